@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package guestproto owns the language between the host and PID 1 of the
+// guest: verbs, their requests and results as plain values. It has no code
+// that acts on either side.
+package guestproto
+
+import "encoding/json"
+
+// VerbPrefix marks an SSH exec command that is a verb, not a shell command.
+const VerbPrefix = "pc:"
+
+// Names of the virtio-serial ports (udev-less: the guest finds them by
+// /sys/class/virtio-ports/*/name).
+const (
+	PortSSH    = "patchcheck.ssh"
+	PortEvents = "patchcheck.events"
+)
+
+// Message is one JSON line on a verb's stdout. The last one has Done set.
+type Message struct {
+	Log    string          `json:"log,omitempty"` // progress, for the run log
+	Done   bool            `json:"done,omitempty"`
+	Error  *Error          `json:"error,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+}
+
+// Error classes say whom a failed verb speaks about.
+const (
+	ClassSetup    = "setup"    // the guest lacks something: INFRA
+	ClassResource = "resource" // guest out of memory, disk: INFRA
+	ClassKernel   = "kernel"   // the kernel under test answered wrongly: FAIL
+	ClassData     = "data"     // contents differ: FAIL
+	ClassUsage    = "usage"    // malformed request: our bug, INFRA
+)
+
+// Error is why a verb failed.
+type Error struct {
+	Class   string `json:"class"`
+	Message string `json:"message"`
+	Detail  string `json:"detail,omitempty"` // output of the tool that failed, verbatim
+	Hint    string `json:"hint,omitempty"`   // what to do next
+	Errno   string `json:"errno,omitempty"`  // symbolic: "EIO"
+}
+
+func (e *Error) Error() string {
+	s := e.Message
+	if e.Detail != "" {
+		s += ": " + e.Detail
+	}
+	return s
+}
+
+// Ready is the first line on the events port.
+type Ready struct {
+	Event    string `json:"event"` // "ready"
+	Release  string `json:"release"`
+	UptimeMS int64  `json:"uptime_ms"` // guest monotonic time since power-on
+	HostKey  string `json:"host_key,omitempty"`
+}
+
+// Verbs.
+const (
+	VerbFacts     = "facts"       // -> Facts
+	VerbNFSStart  = "nfs.start"   // NFSStart -> NFSStarted: rpcbind, nfsdcld, mountd, exports, nfsd threads
+	VerbNFSListen = "nfs.listen"  // NFSListen -> Portlist: add the rdma listener, read portlist back
+	VerbLinkSet   = "rdma.link"   // LinkSet -> Link: delete, set parameters, add
+	VerbLinkDel   = "rdma.unlink" // LinkDel -> nothing
+	VerbMount     = "nfs.mount"   // Mount -> Mounted
+	VerbUmount    = "nfs.umount"  // Umount -> nothing
+	VerbWrite     = "io.write"    // IO -> IOResult: write generated content
+	VerbRead      = "io.read"     // IO -> IOResult: read and compare with generated content
+	VerbHash      = "io.hash"     // IO -> IOResult: read a server-side file through no NFS, compare
+	VerbFiles     = "io.files"    // Files -> FilesResult: many small files, write or check
+	VerbRemove    = "io.remove"   // Remove -> nothing: delete below a folder
+	VerbDrop      = "cache.drop"  // -> nothing: sync, drop page cache, dentries, inodes
+	VerbFlip      = "io.flip"     // Flip -> nothing: corrupt one byte of a server-side file (tests of the oracle)
+	VerbTrace     = "trace.set"   // Trace -> nothing: install probes and histograms, cleared
+	VerbTraceRead = "trace.read"  // -> TraceResult: read all histograms, then clear them
+	VerbTraceOff  = "trace.off"   // -> nothing
+	VerbMemory    = "mem"         // -> Memory
+	VerbDmesg     = "dmesg"       // -> Dmesg: whole kernel log
+	VerbMark      = "mark"        // Mark -> nothing: a line into the kernel log
+	VerbSysrq     = "sysrq"       // Sysrq -> nothing: for hung guests: w, l, m
+	VerbPoweroff  = "poweroff"    // -> nothing: sync, then end the guest
+)
+
+// Facts describe the guest.
+type Facts struct {
+	Release  string            `json:"release"`
+	Version  string            `json:"version"`
+	Cmdline  string            `json:"cmdline"`
+	CPUs     int               `json:"cpus"`
+	MemKiB   int64             `json:"mem_kib"`
+	UnixNano int64             `json:"unix_nano"`       // guest's idea of the time, for skew
+	Tools    map[string]string `json:"tools,omitempty"` // tool -> version line
+	RootFS   string            `json:"root_fs"`
+}
+
+// NFSStart brings the server up, without an RDMA listener.
+type NFSStart struct {
+	Export   string   `json:"export"`    // folder to export, made if absent
+	ExportFS string   `json:"export_fs"` // "tmpfs"
+	SizeMiB  int      `json:"size_mib"`
+	Versions []string `json:"versions"` // "3", "4.0", "4.1", "4.2"
+	Threads  int      `json:"threads"`
+	Address  string   `json:"address"` // IPv4 of the dummy netdev, with prefix length
+	Netdev   string   `json:"netdev"`
+}
+
+// NFSStarted says what runs.
+type NFSStarted struct {
+	Versions string   `json:"versions"` // /proc/fs/nfsd/versions
+	Threads  int      `json:"threads"`
+	Portlist []string `json:"portlist"`
+}
+
+// NFSListen adds a listener.
+type NFSListen struct {
+	Proto string `json:"proto"` // "rdma"
+	Port  int    `json:"port"`  // 20049
+}
+
+// Portlist is /proc/fs/nfsd/portlist after the change.
+type Portlist struct {
+	Lines []string `json:"lines"`
+}
+
+// LinkSet makes a soft RDMA device on a netdev. Params are written to
+// /sys/module/MODULE/parameters first, so that the new link reads them.
+type LinkSet struct {
+	Name   string            `json:"name"`   // rxe0
+	Type   string            `json:"type"`   // rxe
+	Netdev string            `json:"netdev"` // dummy0
+	Module string            `json:"module"` // rdma_rxe
+	Params map[string]string `json:"params"`
+}
+
+// Link is the device as the kernel shows it after the change.
+type Link struct {
+	Name     string `json:"name"`
+	State    string `json:"state"`               // ACTIVE
+	VendorID string `json:"vendor_id,omitempty"` // as sysfs or ibv shows it, if it does
+}
+
+// LinkDel removes a device.
+type LinkDel struct {
+	Name string `json:"name"`
+}
+
+// Mount is an NFS mount by the guest's client.
+type Mount struct {
+	Server  string   `json:"server"`
+	Path    string   `json:"path"`
+	At      string   `json:"at"`
+	Version string   `json:"version"` // "3", "4.1"
+	Proto   string   `json:"proto"`   // rdma, tcp
+	Port    int      `json:"port"`
+	Options []string `json:"options,omitempty"`
+}
+
+// Mounted is what the kernel says of the mount: the proof of version and
+// transport.
+type Mounted struct {
+	Options string `json:"options"` // from /proc/self/mountinfo or mounts
+	Xprt    string `json:"xprt"`    // "xprt:" line of /proc/self/mountstats: "rdma ..."
+}
+
+// Umount undoes a Mount.
+type Umount struct {
+	At string `json:"at"`
+}
+
+// IO is a read or write of one file whose content is a pure function of Seed
+// and offset, so that any reader can check it with no copy.
+type IO struct {
+	Path   string `json:"path"`
+	Size   int64  `json:"size"`  // bytes
+	Block  int    `json:"block"` // bytes per call; need not be aligned for reads
+	Direct bool   `json:"direct"`
+	Seed   uint64 `json:"seed"`
+	Offset int64  `json:"offset,omitempty"` // start of the range
+	Random bool   `json:"random,omitempty"` // blocks in a seeded random order
+	Sync   bool   `json:"sync,omitempty"`   // fsync at the end of a write
+}
+
+// IOResult tells what was moved and whether it was right.
+type IOResult struct {
+	Bytes     int64  `json:"bytes"`
+	Calls     int64  `json:"calls"`
+	SHA256    string `json:"sha256"`
+	Want      string `json:"want"`               // SHA-256 of the generated content
+	FirstDiff int64  `json:"first_diff"`         // offset of the first wrong byte; -1 none
+	Got       string `json:"got,omitempty"`      // hex around FirstDiff
+	Expected  string `json:"expected,omitempty"` // hex around FirstDiff
+	ElapsedUS int64  `json:"elapsed_us"`
+	SlowestUS int64  `json:"slowest_us"` // one call
+}
+
+// Files is a workload of many small files below Dir: file i has a size
+// between MinSize and MaxSize (a function of Seed and i) and generated content.
+type Files struct {
+	Dir     string `json:"dir"`
+	Count   int    `json:"count"`
+	MinSize int64  `json:"min_size"`
+	MaxSize int64  `json:"max_size"`
+	Seed    uint64 `json:"seed"`
+	Check   bool   `json:"check"` // false: write; true: read and compare
+}
+
+// FilesResult sums a Files verb up.
+type FilesResult struct {
+	Count     int      `json:"count"`
+	Bytes     int64    `json:"bytes"`
+	SHA256    string   `json:"sha256"` // over name, size and content of all, in order
+	Want      string   `json:"want"`
+	Wrong     []string `json:"wrong,omitempty"` // first few: "f017: first differs at byte 12"
+	WrongN    int      `json:"wrong_n"`
+	ElapsedUS int64    `json:"elapsed_us"`
+	SlowestUS int64    `json:"slowest_us"`
+}
+
+// Remove deletes everything below Dir.
+type Remove struct {
+	Dir string `json:"dir"`
+}
+
+// Flip inverts one byte.
+type Flip struct {
+	Path   string `json:"path"`
+	Offset int64  `json:"offset"`
+}
+
+// Probe is one dynamic event with an in-kernel histogram (kernel
+// Documentation/trace/histogram.rst, fprobetrace.rst).
+type Probe struct {
+	Name string `json:"name"`
+	// Exactly one of these.
+	Tracepoint string `json:"tracepoint,omitempty"` // existing tracepoint name, probed by "t:" with Fields
+	Event      string `json:"event,omitempty"`      // existing trace event "group/name"; Fields unused
+	Function   string `json:"function,omitempty"`   // "f:" at entry
+	Return     string `json:"return,omitempty"`     // "f:" at return of this function
+
+	Fields []Field  `json:"fields,omitempty"`
+	Keys   []string `json:"keys"`             // histogram keys: field names, or "common_pid.execname"; empty: one count
+	Filter string   `json:"filter,omitempty"` // trace event filter
+	Size   int      `json:"size,omitempty"`   // hist entries, power of two; default 4096
+}
+
+// Field is a named fetch argument: "+56($arg1):x32".
+type Field struct {
+	Name  string `json:"name"`
+	Fetch string `json:"fetch"`
+}
+
+// Trace installs probes.
+type Trace struct {
+	Probes []Probe `json:"probes"`
+}
+
+// TraceResult holds all histograms.
+type TraceResult struct {
+	Hists map[string]Hist `json:"hists"`
+}
+
+// Hist is a histogram read from the kernel.
+type Hist struct {
+	Rows    []HistRow `json:"rows"`
+	Hits    int64     `json:"hits"`
+	Entries int64     `json:"entries"`
+	Dropped int64     `json:"dropped"` // not 0: counts are INVALID
+	Missed  int64     `json:"missed"`  // probe misses (nmissed) since set, where the kernel tells
+}
+
+// HistRow is one bucket. Number keys are decimal here whatever the trigger
+// file shows; string keys (execname) are as shown without the pid.
+type HistRow struct {
+	Keys map[string]string `json:"keys"`
+	Hits int64             `json:"hits"`
+}
+
+// Memory is a sample of the guest's memory.
+type Memory struct {
+	FreeKiB      int64            `json:"free_kib"`
+	AvailableKiB int64            `json:"available_kib"`
+	SUnreclaim   int64            `json:"sunreclaim_kib"`
+	Slabs        map[string]int64 `json:"slabs,omitempty"` // active objects by cache
+}
+
+// Dmesg is the kernel's own log.
+type Dmesg struct {
+	Text string `json:"text"`
+}
+
+// Mark writes Text into the kernel log.
+type Mark struct {
+	Text string `json:"text"`
+}
+
+// Sysrq triggers keys, one after the other.
+type Sysrq struct {
+	Keys string `json:"keys"`
+}
