@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/bluekeyes/go-gitdiff v0.9.0 // indirect
 	github.com/cavaliergopher/cpio v1.0.1 // indirect
+	github.com/digitalocean/go-libvirt v0.0.0-20220804181439-8648fbde413e // indirect
 	github.com/digitalocean/go-qemu v0.0.0-20250212194115-ee9b0668d242 // indirect
 	github.com/emersion/go-message v0.18.2 // indirect
 	github.com/expr-lang/expr v1.17.8 // indirect
