@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+# The two commands of the README are "make run" and "make test".
+
+GO      ?= go
+BIN     := bin
+SERIES  ?=
+ARGS    ?=
+
+export CGO_ENABLED = 0
+
+.PHONY: all build deps run test test-fast test-e2e bench mutants lint clean
+
+all: build
+
+build:
+	@mkdir -p $(BIN)
+	$(GO) build -trimpath -o $(BIN)/patchcheck ./cmd/patchcheck
+	$(GO) build -trimpath -ldflags='-s -w' -o $(BIN)/patchcheck-guest ./cmd/patchcheck-guest
+
+# Says which host packages are missing; installs them when root.
+deps: build
+	$(BIN)/patchcheck doctor --install
+
+run: deps
+	$(BIN)/patchcheck run $(ARGS) $(SERIES)
+
+# All tests: the fast ones, then end to end on a real kernel under QEMU.
+# Nothing here passes by skipping: a missing tool fails in deps.
+test: deps test-fast test-e2e
+
+test-fast:
+	$(GO) vet ./...
+	$(GO) test ./...
+
+test-e2e: build
+	PATCHCHECK_BIN=$(CURDIR)/$(BIN) $(GO) test -tags integration -count=1 -p 1 -timeout 80m ./...
+
+bench: build
+	PATCHCHECK_BIN=$(CURDIR)/$(BIN) $(GO) test -tags integration -run '^$$' -bench . -benchtime 1x -timeout 60m ./...
+
+lint:
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt -w on these"; exit 1; }
+	$(GO) vet ./...
+	$(GO) vet -tags integration ./...
+
+clean:
+	rm -rf $(BIN)
