@@ -55,7 +55,8 @@ func (e *Error) Error() string {
 type Ready struct {
 	Event    string `json:"event"` // "ready"
 	Release  string `json:"release"`
-	UptimeMS int64  `json:"uptime_ms"` // guest monotonic time since power-on
+	UptimeMS int64  `json:"uptime_ms"`           // guest monotonic time since power-on
+	UnixNano int64  `json:"unix_nano,omitempty"` // guest's idea of the time, for skew
 	HostKey  string `json:"host_key,omitempty"`
 }
 
@@ -83,6 +84,9 @@ const (
 	VerbMark      = "mark"        // Mark -> nothing: a line into the kernel log
 	VerbSysrq     = "sysrq"       // Sysrq -> nothing: for hung guests: w, l, m
 	VerbPoweroff  = "poweroff"    // -> nothing: sync, then end the guest
+	VerbStacks    = "stacks"      // Stacks -> StacksResult: kernel stacks of stuck tasks
+	VerbCounters  = "counters"    // -> Counters: what NFS, SunRPC and RDMA count by themselves
+	VerbLeaks     = "leaks"       // -> Leaks: scan with kmemleak, read its report
 )
 
 // Facts describe the guest.
@@ -141,6 +145,9 @@ type Link struct {
 	Name     string `json:"name"`
 	State    string `json:"state"`               // ACTIVE
 	VendorID string `json:"vendor_id,omitempty"` // as sysfs or ibv shows it, if it does
+	// Facts are sysfs attributes of the device (node_type, node_guid, fw_ver,
+	// rate, link_layer) and the module's parameters as read back ("param.NAME").
+	Facts map[string]string `json:"facts,omitempty"`
 }
 
 // LinkDel removes a device.
@@ -166,9 +173,12 @@ type Mounted struct {
 	Xprt    string `json:"xprt"`    // "xprt:" line of /proc/self/mountstats: "rdma ..."
 }
 
-// Umount undoes a Mount.
+// Umount undoes a Mount. Force and Lazy are for cleaning up after a failure:
+// a plain unmount is itself a test.
 type Umount struct {
-	At string `json:"at"`
+	At    string `json:"at"`
+	Force bool   `json:"force,omitempty"` // MNT_FORCE: pending RPCs fail with EIO
+	Lazy  bool   `json:"lazy,omitempty"`  // MNT_DETACH
 }
 
 // IO is a read or write of one file whose content is a pure function of Seed
@@ -189,10 +199,13 @@ type IOResult struct {
 	Bytes     int64  `json:"bytes"`
 	Calls     int64  `json:"calls"`
 	SHA256    string `json:"sha256"`
-	Want      string `json:"want"`               // SHA-256 of the generated content
-	FirstDiff int64  `json:"first_diff"`         // offset of the first wrong byte; -1 none
-	Got       string `json:"got,omitempty"`      // hex around FirstDiff
-	Expected  string `json:"expected,omitempty"` // hex around FirstDiff
+	Want      string `json:"want"`                // SHA-256 of the generated content
+	FirstDiff int64  `json:"first_diff"`          // offset of the first wrong byte; -1 none
+	Got       string `json:"got,omitempty"`       // hex around FirstDiff
+	Expected  string `json:"expected,omitempty"`  // hex around FirstDiff
+	DumpAt    int64  `json:"dump_at,omitempty"`   // offset of the first byte of Got and Expected
+	Diagnosis string `json:"diagnosis,omitempty"` // what stands at FirstDiff: zeros, the content of another offset, a short file
+	FileSize  int64  `json:"file_size"`           // as fstat shows it afterwards
 	ElapsedUS int64  `json:"elapsed_us"`
 	SlowestUS int64  `json:"slowest_us"` // one call
 }
@@ -241,8 +254,11 @@ type Probe struct {
 	Function   string `json:"function,omitempty"`   // "f:" at entry
 	Return     string `json:"return,omitempty"`     // "f:" at return of this function
 
-	Fields []Field  `json:"fields,omitempty"`
-	Keys   []string `json:"keys"`             // histogram keys: field names, or "common_pid.execname"; empty: one count
+	Fields []Field `json:"fields,omitempty"`
+	// Keys are the histogram's keys, at most three: field names, or
+	// "common_pid.execname", whose rows have the key "execname" and are summed
+	// over all processes of one name. Empty: one row with no keys.
+	Keys   []string `json:"keys"`
 	Filter string   `json:"filter,omitempty"` // trace event filter
 	Size   int      `json:"size,omitempty"`   // hist entries, power of two; default 4096
 }
@@ -300,4 +316,64 @@ type Mark struct {
 // Sysrq triggers keys, one after the other.
 type Sysrq struct {
 	Keys string `json:"keys"`
+}
+
+// MemoryRequest says how a Memory sample is taken.
+type MemoryRequest struct {
+	// Settle frees what the kernel only caches (page cache, dentries, empty
+	// slabs) first, so that samples can be compared with each other.
+	Settle bool `json:"settle,omitempty"`
+}
+
+// Stacks chooses tasks by their state as in /proc/PID/stat; default "D".
+type Stacks struct {
+	States string `json:"states,omitempty"` // "D", "DRS"
+}
+
+// StacksResult lists tasks, threads included, in the order of their ids.
+type StacksResult struct {
+	Tasks []TaskStack `json:"tasks"`
+}
+
+// TaskStack is one task.
+type TaskStack struct {
+	ID    int    `json:"id"` // thread id
+	Comm  string `json:"comm"`
+	State string `json:"state"`
+	Stack string `json:"stack"` // /proc/PID/stack; empty without CONFIG_STACKTRACE
+}
+
+// Counters are monotonic since boot or mount; the caller subtracts two samples.
+type Counters struct {
+	// Server is /proc/sys/sunrpc/svc_rdma (rdma_stat_read, ...); Client and
+	// Nfsd are the named values of /proc/net/rpc/nfs and /proc/net/rpc/nfsd
+	// ("rpc.calls", "rpc.retrans", ...); Ports the counters of each RDMA port
+	// ("rxe0/1/sent_pkts").
+	Server map[string]int64 `json:"server,omitempty"`
+	Client map[string]int64 `json:"client,omitempty"`
+	Nfsd   map[string]int64 `json:"nfsd,omitempty"`
+	Ports  map[string]int64 `json:"ports,omitempty"`
+	Mounts []MountCounters  `json:"mounts,omitempty"`
+}
+
+// MountCounters is one NFS mount of /proc/self/mountstats.
+type MountCounters struct {
+	At    string           `json:"at"`
+	Proto string           `json:"proto"` // of the xprt line: rdma, tcp
+	Xprt  map[string]int64 `json:"xprt"`  // sends, recvs, bad_xids, and for rdma its own counters
+	Ops   map[string]Op    `json:"ops,omitempty"`
+}
+
+// Op counts one NFS operation of a mount.
+type Op struct {
+	Ops      int64 `json:"ops"`
+	Sent     int64 `json:"sent"` // transmissions; more than Ops means retransmits
+	Timeouts int64 `json:"timeouts"`
+	Errors   int64 `json:"errors"`
+}
+
+// Leaks is what kmemleak reports.
+type Leaks struct {
+	Text  string `json:"text"`
+	Count int    `json:"count"`
 }

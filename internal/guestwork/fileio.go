@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guestwork
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"patchcheck/internal/guestproto"
+)
+
+// maxBlock bounds the size of one call, in bytes, so that a typing error in a
+// plan cannot take all of the guest's memory.
+const maxBlock = 64 << 20
+
+// dumpBytes is how much of a difference is shown, in bytes.
+const dumpBytes = 32
+
+// checkIO refuses what cannot be meant.
+func checkIO(r *guestproto.IO) error {
+	switch {
+	case !filepath.IsAbs(r.Path):
+		return usagef("the path %q is not absolute", r.Path)
+	case r.Size < 0 || r.Offset < 0:
+		return usagef("%s: size %d or offset %d is negative", r.Path, r.Size, r.Offset)
+	case r.Block <= 0 || r.Block > maxBlock:
+		return usagef("%s: a block of %d bytes is not between 1 and %d", r.Path, r.Block, maxBlock)
+	}
+	return nil
+}
+
+// aligned is a page-aligned buffer, as O_DIRECT wants it.
+func aligned(n int) ([]byte, func(), error) {
+	b, err := unix.Mmap(-1, 0, max(n, 1), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, nil, withErrno(&guestproto.Error{
+			Class:   guestproto.ClassResource,
+			Message: fmt.Sprintf("cannot allocate a buffer of %d bytes", n),
+		}, err)
+	}
+	return b[:n], func() { unix.Munmap(b) }, nil
+}
+
+// blocks calls f for each block of [r.Offset, r.Offset+r.Size) in the order
+// asked for: ascending, or a permutation that is a function of the seed.
+func blocks(r *guestproto.IO, f func(off int64, n int) error) error {
+	count := (r.Size + int64(r.Block) - 1) / int64(r.Block)
+	one := func(i int64) error {
+		start := i * int64(r.Block)
+		return f(r.Offset+start, int(min(int64(r.Block), r.Size-start)))
+	}
+	if !r.Random {
+		for i := range count {
+			if err := one(i); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, i := range rand.New(rand.NewPCG(r.Seed, gamma)).Perm(int(count)) {
+		if err := one(int64(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sumKey names a range of generated content.
+type sumKey struct {
+	seed      uint64
+	off, size int64
+}
+
+// sums remembers the SHA-256 of generated ranges: each is asked for several
+// times (write, read back, server side) and hashing is what costs most in an
+// emulated guest.
+type sums struct {
+	mu sync.Mutex
+	m  map[sumKey]string
+}
+
+// of gives the SHA-256 of the content of seed in [off, off+size).
+func (s *sums) of(seed uint64, off, size int64) string {
+	k := sumKey{seed, off, size}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v, ok := s.m[k]; ok {
+		return v
+	}
+	h, c := sha256.New(), newContent(seed)
+	buf := make([]byte, 64<<10)
+	for done := int64(0); done < size; {
+		b := buf[:min(int64(len(buf)), size-done)]
+		c.fill(b, off+done)
+		h.Write(b)
+		done += int64(len(b))
+	}
+	v := hex.EncodeToString(h.Sum(nil))
+	if s.m == nil || len(s.m) > 256 {
+		s.m = map[sumKey]string{}
+	}
+	s.m[k] = v
+	return v
+}
+
+// timed runs one call and keeps the slowest.
+func timed(slowest *time.Duration, f func() (int, error)) (int, error) {
+	t := time.Now()
+	n, err := f()
+	if d := time.Since(t); d > *slowest {
+		*slowest = d
+	}
+	return n, err
+}
+
+// onNFS tells whether f is on an NFS mount.
+func onNFS(f *os.File) bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(int(f.Fd()), &st) == nil && st.Type == unix.NFS_SUPER_MAGIC
+}
+
+// checkOwner reports a new file that belongs to nobody although root made it:
+// the export squashes root, or the two sides do not agree on names (idmap).
+// That is no data corruption, yet every owner in the test would be wrong.
+func checkOwner(f *os.File) error {
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil || int(st.Uid) == os.Geteuid() {
+		return nil
+	}
+	if st.Uid == 65534 || st.Uid == 4294967294 {
+		return setupf("export with no_root_squash; for NFSv4 check that nfs4_disable_idmapping is Y on both sides, or that rpc.idmapd knows the domain (restart it after the host name was set)",
+			"%s was made by uid %d and belongs to nobody (uid %d): identities are not mapped (idmap or root squash)", f.Name(), os.Geteuid(), st.Uid)
+	}
+	return nil
+}
+
+// openRetry opens without Go's poller in the way: O_DIRECT files and NFS have
+// no use for it.
+func openFile(path string, flags int) (*os.File, error) {
+	for {
+		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0o644)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		}
+		return os.NewFile(uintptr(fd), path), nil
+	}
+}
+
+// pread and pwrite repeat interrupted calls. The runtime signals its threads
+// for preemption; a kernel that lets such a signal end a call is right to.
+func pread(f *os.File, b []byte, off int64) (int, error) {
+	for {
+		n, err := unix.Pread(int(f.Fd()), b, off)
+		if err != unix.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
+func pwrite(f *os.File, b []byte, off int64) (int, error) {
+	for {
+		n, err := unix.Pwrite(int(f.Fd()), b, off)
+		if err != unix.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
+// write serves VerbWrite. The file is truncated first when the range starts
+// at 0.
+func (w *work) write(ctx context.Context, r *guestproto.IO, log func(string)) (_ *guestproto.IOResult, err error) {
+	if err := checkIO(r); err != nil {
+		return nil, err
+	}
+	flags := unix.O_WRONLY | unix.O_CREAT
+	if r.Offset == 0 {
+		flags |= unix.O_TRUNC
+	}
+	if r.Direct {
+		flags |= unix.O_DIRECT
+	}
+	f, err := openFile(r.Path, flags)
+	if err != nil {
+		return nil, ioError(err, false, "cannot open %s for writing%s", r.Path, direct(r.Direct))
+	}
+	closed := false
+	defer func() {
+		if !closed {
+			f.Close()
+		}
+	}()
+	nfs := onNFS(f)
+	if nfs {
+		if err := checkOwner(f); err != nil {
+			return nil, err
+		}
+	}
+	buf, free, err := aligned(r.Block)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	c := newContent(r.Seed)
+	res := &guestproto.IOResult{FirstDiff: -1}
+	var slowest time.Duration
+	start := time.Now()
+	err = blocks(r, func(off int64, n int) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		c.fill(buf[:n], off)
+		for done := 0; done < n; {
+			m, err := timed(&slowest, func() (int, error) { return pwrite(f, buf[done:n], off+int64(done)) })
+			res.Calls++
+			if err != nil {
+				return ioError(err, nfs, "%s: writing %d bytes at offset %d%s failed after %d bytes of the file", r.Path, n-done, off+int64(done), direct(r.Direct), res.Bytes)
+			}
+			if m == 0 {
+				return kernelf("%s: writing %d bytes at offset %d wrote none and gave no error", r.Path, n-done, off+int64(done))
+			}
+			done += m
+			res.Bytes += int64(m)
+		}
+		return nil
+	})
+	if err != nil {
+		return res, err
+	}
+	if r.Sync {
+		if _, err := timed(&slowest, func() (int, error) { return 0, f.Sync() }); err != nil {
+			return res, ioError(err, nfs, "%s: fsync after %d bytes failed", r.Path, res.Bytes)
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return res, ioError(err, nfs, "%s: fstat after writing failed", r.Path)
+	}
+	res.FileSize = st.Size
+	closed = true
+	if _, err := timed(&slowest, func() (int, error) { return 0, f.Close() }); err != nil {
+		// NFS tells of failed write-back here.
+		return res, ioError(err, nfs, "%s: close after %d bytes failed", r.Path, res.Bytes)
+	}
+	res.ElapsedUS, res.SlowestUS = time.Since(start).Microseconds(), slowest.Microseconds()
+	res.Want = w.sums.of(r.Seed, r.Offset, r.Size)
+	res.SHA256 = res.Want
+	if r.Size > 0 && res.FileSize < r.Offset+r.Size {
+		res.FirstDiff = res.FileSize
+		res.Diagnosis = "short file"
+		return res, &guestproto.Error{Class: guestproto.ClassData,
+			Message: fmt.Sprintf("%s: %d bytes were written up to offset %d, but the file has only %d bytes", r.Path, res.Bytes, r.Offset+r.Size, res.FileSize)}
+	}
+	return res, nil
+}
+
+func direct(d bool) string {
+	if d {
+		return " with O_DIRECT"
+	}
+	return ""
+}
+
+// read serves VerbRead: the client's view. The caller has dropped the caches.
+func (w *work) read(ctx context.Context, r *guestproto.IO, log func(string)) (*guestproto.IOResult, error) {
+	return w.compare(ctx, r, false)
+}
+
+// hash serves VerbHash: the file on the server's own file system. The whole
+// file must be what was written, so its size counts too, and SHA256 is really
+// computed from the bytes read.
+func (w *work) hash(ctx context.Context, r *guestproto.IO, log func(string)) (*guestproto.IOResult, error) {
+	if r.Block == 0 {
+		r.Block = 1 << 20
+	}
+	if f, err := os.Open(r.Path); err == nil {
+		nfs := onNFS(f)
+		f.Close()
+		if nfs {
+			return nil, usagef("%s is on an NFS mount: the server's side has to be read on its own file system", r.Path)
+		}
+	}
+	return w.compare(ctx, r, true)
+}
+
+// compare reads the range block by block and compares it with the generated
+// content. With server set the file may not be longer than the range, and
+// SHA256 is computed from what was read. Without it, equal content has the
+// SHA-256 of the generated content, which saves half of the hashing; content
+// that differs is hashed when it was read in order.
+func (w *work) compare(ctx context.Context, r *guestproto.IO, server bool) (*guestproto.IOResult, error) {
+	if err := checkIO(r); err != nil {
+		return nil, err
+	}
+	flags := unix.O_RDONLY
+	if r.Direct {
+		flags |= unix.O_DIRECT
+	}
+	f, err := openFile(r.Path, flags)
+	if err != nil {
+		return nil, ioError(err, false, "cannot open %s for reading%s", r.Path, direct(r.Direct))
+	}
+	defer f.Close()
+	nfs := onNFS(f)
+	buf, free, err := aligned(r.Block)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, ioError(err, nfs, "%s: fstat failed", r.Path)
+	}
+	c := newContent(r.Seed)
+	res := &guestproto.IOResult{FirstDiff: -1, FileSize: st.Size}
+	var h hash.Hash
+	if server && !r.Random {
+		h = sha256.New()
+	}
+	var slowest time.Duration
+	start := time.Now()
+	differs := func(at int64, got []byte, i int) {
+		off := at + int64(i)
+		if res.FirstDiff >= 0 && off >= res.FirstDiff {
+			return // in random order an earlier one may come later
+		}
+		res.FirstDiff = off
+		res.Diagnosis = c.diagnose(got, at, i, max(r.Offset+r.Size, st.Size))
+		from := max(i-i%16, 0)
+		to := min(from+dumpBytes, len(got))
+		want := make([]byte, to-from)
+		c.fill(want, at+int64(from))
+		res.DumpAt = at + int64(from)
+		res.Got, res.Expected = hex.EncodeToString(got[from:to]), hex.EncodeToString(want)
+	}
+	err = blocks(r, func(off int64, n int) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for done := 0; done < n; {
+			m, err := timed(&slowest, func() (int, error) { return pread(f, buf[done:n], off+int64(done)) })
+			res.Calls++
+			at := off + int64(done)
+			if err != nil {
+				return ioError(err, nfs, "%s: reading %d bytes at offset %d%s failed after %d bytes", r.Path, n-done, at, direct(r.Direct), res.Bytes)
+			}
+			if m == 0 {
+				if res.FirstDiff < 0 || at < res.FirstDiff {
+					res.FirstDiff = at
+					res.Diagnosis = "end of file"
+				}
+				return io.ErrUnexpectedEOF
+			}
+			got := buf[done : done+m]
+			if i := c.diff(got, at); i >= 0 {
+				differs(at, append([]byte(nil), got...), i)
+				if h == nil && !r.Random && res.Bytes == at-r.Offset {
+					// All before was equal, so the hash can still start now.
+					h = sha256.New()
+					hashContent(h, c, r.Offset, res.Bytes)
+				}
+			}
+			if h != nil {
+				h.Write(got)
+			}
+			done += m
+			res.Bytes += int64(m)
+		}
+		return nil
+	})
+	res.ElapsedUS, res.SlowestUS = time.Since(start).Microseconds(), slowest.Microseconds()
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return res, err
+	}
+	res.Want = w.sums.of(r.Seed, r.Offset, r.Size)
+	switch {
+	case h != nil:
+		res.SHA256 = hex.EncodeToString(h.Sum(nil))
+	case res.FirstDiff < 0:
+		res.SHA256 = res.Want
+	}
+	if server && res.FirstDiff < 0 && st.Size > r.Offset+r.Size {
+		res.FirstDiff = r.Offset + r.Size
+		res.Diagnosis = "the file is longer than what was written"
+	}
+	if res.FirstDiff >= 0 {
+		return res, dataError(r, res, server)
+	}
+	if h != nil && res.SHA256 != res.Want {
+		// Cannot happen unless this program is broken; never report it as equal.
+		return res, &guestproto.Error{Class: guestproto.ClassData, Message: r.Path + ": equal word by word, yet the SHA-256 differs"}
+	}
+	return res, nil
+}
+
+// hashContent adds the generated content of [off, off+size) to h.
+func hashContent(h hash.Hash, c content, off, size int64) {
+	buf := make([]byte, 64<<10)
+	for done := int64(0); done < size; {
+		b := buf[:min(int64(len(buf)), size-done)]
+		c.fill(b, off+done)
+		h.Write(b)
+		done += int64(len(b))
+	}
+}
+
+// dataError words a difference. The side that was read is part of it.
+func dataError(r *guestproto.IO, res *guestproto.IOResult, server bool) *guestproto.Error {
+	side := "read by the client"
+	if server {
+		side = "in the server's file"
+	}
+	e := &guestproto.Error{Class: guestproto.ClassData,
+		Message: fmt.Sprintf("%s: %s, content first differs at offset %d of %d (%s)", r.Path, side, res.FirstDiff, r.Offset+r.Size, res.Diagnosis)}
+	if res.Got != "" {
+		e.Detail = fmt.Sprintf("at offset %d\ngot      %s\nexpected %s", res.DumpAt, res.Got, res.Expected)
+	}
+	return e
+}
+
+// flip serves VerbFlip.
+func (w *work) flip(ctx context.Context, r *guestproto.Flip, log func(string)) (any, error) {
+	f, err := openFile(r.Path, unix.O_RDWR)
+	if err != nil {
+		return nil, ioError(err, false, "cannot open %s", r.Path)
+	}
+	defer f.Close()
+	b := []byte{0}
+	n, err := pread(f, b, r.Offset)
+	if err != nil {
+		return nil, ioError(err, false, "%s: reading the byte at offset %d failed", r.Path, r.Offset)
+	}
+	if n == 0 {
+		return nil, usagef("%s has no byte at offset %d", r.Path, r.Offset)
+	}
+	b[0] ^= 0xff
+	if _, err := pwrite(f, b, r.Offset); err != nil {
+		return nil, ioError(err, false, "%s: writing the byte at offset %d failed", r.Path, r.Offset)
+	}
+	if err := f.Sync(); err != nil {
+		return nil, ioError(err, false, "%s: fsync failed", r.Path)
+	}
+	return nil, nil
+}
+
+// drop serves VerbDrop: what was written reaches the server, and what is read
+// next comes from it.
+func (w *work) drop(ctx context.Context, _ *struct{}, log func(string)) (any, error) {
+	unix.Sync()
+	if err := os.WriteFile(w.path("/proc/sys/vm/drop_caches"), []byte("3\n"), 0); err != nil {
+		return nil, withErrno(setupf("the guest's kernel needs CONFIG_SYSCTL and a mounted /proc", "cannot drop the page cache"), err)
+	}
+	return nil, nil
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guestwork
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"patchcheck/internal/guestproto"
+)
+
+// maxSmallFile bounds one file of VerbFiles, in bytes.
+const maxSmallFile = 64 << 20
+
+// maxWrong is how many wrong files are named.
+const maxWrong = 8
+
+// smallFile is file i of a workload: name, size and seed of its content.
+func smallFile(r *guestproto.Files, i int) (name string, size int64, seed uint64) {
+	seed = mix(r.Seed + uint64(i+1)*gamma)
+	size = r.MinSize + int64(mix(seed)%uint64(r.MaxSize-r.MinSize+1))
+	return fmt.Sprintf("f%05d", i), size, seed
+}
+
+// files serves VerbFiles. Writing makes Dir; checking also finds files that
+// are missing or too many.
+func (w *work) files(ctx context.Context, r *guestproto.Files, log func(string)) (*guestproto.FilesResult, error) {
+	switch {
+	case !filepath.IsAbs(r.Dir):
+		return nil, usagef("the folder %q is not absolute", r.Dir)
+	case r.Count < 0 || r.Count > 1_000_000:
+		return nil, usagef("%d files are not between 0 and 1000000", r.Count)
+	case r.MinSize < 0 || r.MaxSize < r.MinSize || r.MaxSize > maxSmallFile:
+		return nil, usagef("file sizes from %d to %d: want 0 <= min <= max <= %d", r.MinSize, r.MaxSize, maxSmallFile)
+	}
+	if !r.Check {
+		if err := os.MkdirAll(r.Dir, 0o755); err != nil {
+			return nil, ioError(err, false, "cannot make the folder %s", r.Dir)
+		}
+	}
+	res := &guestproto.FilesResult{}
+	var slowest time.Duration
+	start := time.Now()
+	buf := make([]byte, r.MaxSize+1)
+	want, got := sha256.New(), sha256.New()
+	for i := range r.Count {
+		if err := ctx.Err(); err != nil {
+			return res, err
+		}
+		name, size, seed := smallFile(r, i)
+		c := newContent(seed)
+		if !r.Check {
+			c.fill(buf[:size], 0)
+			sumFile(want, name, buf[:size])
+			t := time.Now()
+			if err := writeFile(filepath.Join(r.Dir, name), buf[:size], i == 0); err != nil {
+				return res, err
+			}
+			slowest = max(slowest, time.Since(t))
+			res.Count++
+			res.Bytes += size
+			continue
+		}
+		t := time.Now()
+		n, err := readFile(filepath.Join(r.Dir, name), buf[:size+1])
+		slowest = max(slowest, time.Since(t))
+		wrong := ""
+		switch {
+		case errnoOf(err) == unix.ENOENT:
+			wrong = name + ": missing"
+		case err != nil:
+			return res, err
+		case int64(n) > size:
+			wrong = fmt.Sprintf("%s: longer than the %d bytes written", name, size)
+		case int64(n) < size:
+			wrong = fmt.Sprintf("%s: has %d of %d bytes", name, n, size)
+		}
+		if err == nil {
+			if d := c.diff(buf[:min(int64(n), size)], 0); d >= 0 {
+				wrong = fmt.Sprintf("%s: first differs at byte %d of %d (%s)", name, d, size, c.diagnose(buf[:n], 0, d, size))
+			}
+			sumFile(got, name, buf[:n])
+			res.Count++
+			res.Bytes += int64(n)
+		}
+		if wrong != "" {
+			res.WrongN++
+			if len(res.Wrong) < maxWrong {
+				res.Wrong = append(res.Wrong, wrong)
+			}
+		}
+		c.fill(buf[:size], 0)
+		sumFile(want, name, buf[:size])
+	}
+	if r.Check {
+		if err := extraFiles(r, res); err != nil {
+			return res, err
+		}
+	}
+	res.ElapsedUS, res.SlowestUS = time.Since(start).Microseconds(), slowest.Microseconds()
+	res.Want = hex.EncodeToString(want.Sum(nil))
+	res.SHA256 = res.Want
+	if r.Check {
+		res.SHA256 = hex.EncodeToString(got.Sum(nil))
+	}
+	if res.WrongN > 0 {
+		return res, &guestproto.Error{Class: guestproto.ClassData,
+			Message: fmt.Sprintf("%s: %d of %d files are wrong; %s", r.Dir, res.WrongN, r.Count, res.Wrong[0]),
+			Detail:  strings.Join(res.Wrong, "\n")}
+	}
+	return res, nil
+}
+
+// extraFiles notes the entries of r.Dir that the workload did not make.
+// Files that NFS renamed because they were open when removed are no fault.
+func extraFiles(r *guestproto.Files, res *guestproto.FilesResult) error {
+	entries, err := os.ReadDir(r.Dir)
+	if err != nil {
+		if res.WrongN > 0 {
+			return nil // the folder is gone, and each file was missed above
+		}
+		return ioError(err, true, "cannot list %s", r.Dir)
+	}
+	ours := make(map[string]bool, r.Count)
+	for i := range r.Count {
+		name, _, _ := smallFile(r, i)
+		ours[name] = true
+	}
+	listed := 0
+	note := func(s string) {
+		res.WrongN++
+		if len(res.Wrong) < maxWrong {
+			res.Wrong = append(res.Wrong, s)
+		}
+	}
+	for _, e := range entries {
+		switch {
+		case ours[e.Name()]:
+			listed++
+		case strings.HasPrefix(e.Name(), ".nfs"):
+		default:
+			note(e.Name() + ": in the folder, but never written")
+		}
+	}
+	// Missing ones were found by opening them; a file that opens but is not
+	// listed is a fault of READDIR.
+	if listed < r.Count && res.WrongN == 0 {
+		note(fmt.Sprintf("the folder lists %d of %d files", listed, r.Count))
+	}
+	return nil
+}
+
+// sumFile adds name, size and content to h.
+func sumFile(h hash.Hash, name string, b []byte) {
+	var n [8]byte
+	binary.LittleEndian.PutUint64(n[:], uint64(len(b)))
+	h.Write([]byte(name))
+	h.Write([]byte{0})
+	h.Write(n[:])
+	h.Write(b)
+}
+
+func writeFile(path string, b []byte, owner bool) error {
+	f, err := openFile(path, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC)
+	if err != nil {
+		return ioError(err, true, "cannot make %s", path)
+	}
+	nfs := onNFS(f)
+	if owner && nfs {
+		if err := checkOwner(f); err != nil {
+			f.Close()
+			return err
+		}
+	}
+	for done := 0; done < len(b); {
+		n, err := pwrite(f, b[done:], int64(done))
+		if err != nil || n == 0 {
+			f.Close()
+			return ioError(err, nfs, "%s: writing %d bytes at offset %d failed", path, len(b)-done, done)
+		}
+		done += n
+	}
+	if err := f.Close(); err != nil {
+		return ioError(err, nfs, "%s: close after %d bytes failed", path, len(b))
+	}
+	return nil
+}
+
+// readFile fills b as far as the file goes.
+func readFile(path string, b []byte) (int, error) {
+	f, err := openFile(path, unix.O_RDONLY)
+	if err != nil {
+		if errnoOf(err) == unix.ENOENT {
+			return 0, err
+		}
+		return 0, ioError(err, true, "cannot open %s", path)
+	}
+	defer f.Close()
+	done := 0
+	for done < len(b) {
+		n, err := pread(f, b[done:], int64(done))
+		if err != nil {
+			return done, ioError(err, onNFS(f), "%s: reading at offset %d failed", path, done)
+		}
+		if n == 0 {
+			break
+		}
+		done += n
+	}
+	return done, nil
+}
+
+// remove serves VerbRemove: everything below Dir goes, Dir stays.
+func (w *work) remove(ctx context.Context, r *guestproto.Remove, log func(string)) (any, error) {
+	dir := filepath.Clean(r.Dir)
+	// One level below the root are the guest's own folders, except for mount
+	// points and exports, which plans name.
+	switch dir {
+	case "/", ".", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var":
+		return nil, usagef("refusing to remove everything below %q", r.Dir)
+	}
+	if !filepath.IsAbs(dir) {
+		return nil, usagef("the folder %q is not absolute", r.Dir)
+	}
+	entries, err := os.ReadDir(dir)
+	if errnoOf(err) == unix.ENOENT {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, ioError(err, false, "cannot list %s", dir)
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return nil, ioError(err, true, "cannot remove %s", filepath.Join(dir, e.Name()))
+		}
+	}
+	return nil, nil
+}
