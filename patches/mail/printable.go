@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mail
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Printable returns s fit for a terminal or a report: escape sequences and
+// other control characters, invisible direction marks and bytes that are not
+// UTF-8 become visible (\x1b, \u202e). Tab and LF stay.
+func Printable(s string) string {
+	clean := true
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; c < 0x20 && c != '\n' && c != '\t' || c >= 0x7f {
+			clean = false
+			break
+		}
+	}
+	if clean {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s) + 16)
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && n <= 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case r == '\n' || r == '\t':
+			b.WriteRune(r)
+		case r < 0x20 || r == 0x7f:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case r >= 0x80 && r < 0xa0, // C1: CSI and its like
+			r == 0x061c, r >= 0x200b && r <= 0x200f, // marks without width
+			r == 0x2028 || r == 0x2029,
+			r >= 0x202a && r <= 0x202e, r >= 0x2060 && r <= 0x206f, // bidi overrides and isolates
+			r == 0xfeff, r >= 0xfff9 && r <= 0xfffb:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		case r >= 0xe0000 && r <= 0xe007f: // tag characters
+			fmt.Fprintf(&b, `\U%08x`, r)
+		default:
+			b.WriteString(s[i : i+n])
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// PrintableLine is Printable for a string that must stay on one line: LF and
+// tab become visible too.
+func PrintableLine(s string) string {
+	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(Printable(s))
+}
