@@ -62,13 +62,15 @@ func (g *Guest) Call(ctx context.Context, verb string, req, resp any, onLog func
 		return g.endedEarly(ctx, verb, start)
 	}
 	switch {
-	case final != nil && final.Error != nil:
-		return final.Error
 	case final != nil:
+		// A failed verb may tell what it found until then.
 		if resp != nil && len(final.Result) > 0 {
-			if err := json.Unmarshal(final.Result, resp); err != nil {
+			if err := json.Unmarshal(final.Result, resp); err != nil && final.Error == nil {
 				return &InfraError{What: fmt.Sprintf("the guest's answer to %s is not of the expected form", verb), Err: err}
 			}
+		}
+		if final.Error != nil {
+			return final.Error
 		}
 		return nil
 	case broken != nil && err == nil:
@@ -201,9 +203,8 @@ func (g *Guest) Sysrq(ctx context.Context, key byte) error {
 	if err := g.qmp.SendBreak(ctx, chanConsole); err != nil {
 		return err
 	}
-	c := g.conns[chanConsole]
-	c.SetWriteDeadline(time.Now().Add(time.Second))
-	_, err := c.Write([]byte{key})
+	g.conIn.SetWriteDeadline(time.Now().Add(time.Second))
+	_, err := g.conIn.Write([]byte{key})
 	return err
 }
 

@@ -61,6 +61,11 @@ type Config struct {
 	// values under 5 are refused.
 	LogLevel int
 
+	// TSCKHz tells a TCG guest the frequency of its time stamp counter, which
+	// is the host's. 0: Boot measures it; the guest's clock is dependable only
+	// with it.
+	TSCKHz int
+
 	// Watchdog adds an i6300esb device. The guest's kernel needs its driver.
 	Watchdog bool
 
@@ -95,10 +100,9 @@ type Config struct {
 type plumbing struct {
 	sockDir string // short: a unix socket's path has at most 107 bytes
 	initrd  string
-	logFile string
 }
 
-// Names of the sockets below sockDir, and of their QEMU character devices.
+// Names of QEMU's character devices, and of the sockets below sockDir.
 const (
 	chanConsole = "console"
 	chanQMP     = "qmp"
@@ -231,6 +235,9 @@ func (c Config) KernelArgs() []string {
 		"sysrq_always_enabled", "unknown_nmi_panic",
 		"rdinit=/init",
 	}
+	if c.Accel == TCG && c.TSCKHz > 0 {
+		args = append(args, "tsc_early_khz="+strconv.Itoa(c.TSCKHz), "tsc=reliable")
+	}
 	return append(args, c.Append...)
 }
 
@@ -245,10 +252,13 @@ func Cmdline(c Config) ([]string, error) {
 		c.QEMU,
 		"-name", "patchcheck",
 		// Nothing that was not asked for: no network, no display, no disk.
-		"-nodefaults", "-no-user-config", "-nographic", "-display", "none", "-vga", "none",
+		// (-nographic would make the firmware write to the serial console.)
+		"-nodefaults", "-no-user-config", "-display", "none",
 		"-machine", c.Machine + ",accel=" + string(c.Accel),
 		"-cpu", c.CPUModel,
-		"-smp", strconv.Itoa(c.CPUs),
+		// A package each: without ACPI the kernel finds its CPUs in a table
+		// that lists one per package.
+		"-smp", fmt.Sprintf("%d,sockets=%d,cores=1,threads=1", c.CPUs, c.CPUs),
 		"-m", strconv.Itoa(c.MemMiB) + "M",
 		// seccomp: no new processes, no privileges, for a guest that runs
 		// code from a mailing list.
@@ -283,12 +293,11 @@ func Cmdline(c Config) ([]string, error) {
 		sock := func(id string) string {
 			return "socket,id=" + id + ",path=" + escape(filepath.Join(c.run.sockDir, id)) + ",server=off"
 		}
-		console := sock(chanConsole)
-		if c.run.logFile != "" {
-			console += ",logfile=" + escape(c.run.logFile) + ",logappend=off"
-		}
 		argv = append(argv,
-			"-chardev", console, "-serial", "chardev:"+chanConsole,
+			// The console is a pipe: a unix socket is full after some 280
+			// single bytes, and QEMU's own log of a character device then
+			// holds bytes twice.
+			"-chardev", "stdio,id="+chanConsole+",signal=off", "-serial", "chardev:"+chanConsole,
 			"-chardev", sock(chanQMP), "-mon", "chardev="+chanQMP+",mode=control",
 			"-device", "virtio-serial-pci,max_ports=4",
 			"-chardev", sock(chanEvents), "-device", "virtserialport,nr=1,chardev="+chanEvents+",name="+guestproto.PortEvents,

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// console follows the serial console as it comes. QEMU itself writes the log
-// file; this is the live copy, for those who must react.
+// console follows the serial console as it comes: every byte goes to the log
+// file and to whoever listens.
 type console struct {
 	mu      sync.Mutex
 	sinks   map[int]io.Writer
@@ -26,6 +26,8 @@ type console struct {
 	oom     string    // first OOM killer line
 	noinit  bool      // initramfs could not be unpacked
 	agent   bool      // PID 1 has spoken
+	fatal   string    // PID 1 gave up, for this reason
+	logErr  error     // the log file is incomplete
 
 	first   chan struct{} // closed at the first byte
 	paniced chan struct{} // closed at the first panic line
@@ -45,7 +47,7 @@ var (
 	panicText  = regexp.MustCompile(`^Kernel panic - not syncing: ?(.*)`)
 	oomText    = regexp.MustCompile(`^(?:Out of memory: Killed process|Memory cgroup out of memory|Out of memory and no killable processes|.* invoked oom-killer:)`)
 	unpackText = regexp.MustCompile(`^Initramfs unpacking failed: (?:write error|incomplete write)`)
-	agentText  = regexp.MustCompile(`^patchcheck: `)
+	agentText  = regexp.MustCompile(`^patchcheck: (fatal: )?(.*)`)
 	memPanic   = regexp.MustCompile(`(?i)^(?:System is deadlocked on memory|Out of memory|.*panic_on_oom)`)
 )
 
@@ -58,12 +60,22 @@ func newConsole() *console {
 	}
 }
 
-// follow copies r until it ends.
-func (c *console) follow(r io.Reader) {
-	buf := make([]byte, 16<<10)
+// follow copies r to log until it ends, and closes both. A log that cannot be
+// written (a full disk) is noted, and does not stop the guest.
+func (c *console) follow(r io.ReadCloser, log io.WriteCloser) {
+	defer r.Close()
+	defer log.Close()
+	buf := make([]byte, 64<<10)
 	for {
 		n, err := r.Read(buf)
 		if n > 0 {
+			if _, werr := log.Write(buf[:n]); werr != nil {
+				c.mu.Lock()
+				if c.logErr == nil {
+					c.logErr = werr
+				}
+				c.mu.Unlock()
+			}
 			c.add(buf[:n])
 		}
 		if err != nil {
@@ -137,8 +149,13 @@ func (c *console) classify(line string) {
 		c.oom = text
 	case unpackText.MatchString(text):
 		c.noinit = true
-	case agentText.MatchString(text):
-		c.agent = true
+	default:
+		if m := agentText.FindStringSubmatch(text); m != nil {
+			c.agent = true
+			if m[1] != "" && c.fatal == "" {
+				c.fatal = m[2]
+			}
+		}
 	}
 }
 
@@ -177,12 +194,14 @@ type consoleState struct {
 	oom    string
 	noinit bool
 	agent  bool
+	fatal  string
+	logErr error
 }
 
 func (c *console) state() consoleState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := consoleState{total: c.total, panic: strings.TrimSpace(c.panicAt), oom: c.oom, noinit: c.noinit, agent: c.agent}
+	s := consoleState{total: c.total, panic: strings.TrimSpace(c.panicAt), oom: c.oom, noinit: c.noinit, agent: c.agent, fatal: c.fatal, logErr: c.logErr}
 	if c.panicAt != "" && s.panic == "" {
 		s.panic = "(no message)"
 	}

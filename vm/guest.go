@@ -35,6 +35,7 @@ type Guest struct {
 	con    *console
 	repro  string
 
+	conIn  *os.File // to the serial console
 	conns  map[string]net.Conn
 	qmp    *qmpctl.Monitor
 	ssh    *guestssh.Client
@@ -81,14 +82,17 @@ func Boot(ctx context.Context, cfg Config) (_ *Guest, err error) {
 	if err != nil {
 		return nil, &InfraError{What: "cannot make the guest's SSH keys", Err: err}
 	}
-	run := &plumbing{sockDir: g.sock, logFile: g.Console()}
+	run := &plumbing{sockDir: g.sock}
 	if len(cfg.Initrds) > 0 {
 		run.initrd = filepath.Join(g.sock, "initrd")
 		if err := joinInitrds(run.initrd, cfg.Initrds, keys); err != nil {
 			return nil, &InfraError{What: "cannot write the guest's initramfs", Err: err}
 		}
 	}
-	line, err := Cmdline(cfg)
+	if g.cfg.Accel == TCG && g.cfg.TSCKHz == 0 {
+		g.cfg.TSCKHz = hostTSC()
+	}
+	line, err := Cmdline(g.cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +112,27 @@ func Boot(ctx context.Context, cfg Config) (_ *Guest, err error) {
 		return nil, &InfraError{What: "cannot make the guest's sockets in " + g.sock, Err: err}
 	}
 	defer socks.close()
+	logFile, err := os.Create(g.Console())
+	if err != nil {
+		return nil, &InfraError{What: "cannot make the console's log", Err: err}
+	}
+	conOut, qemuOut, err := os.Pipe()
+	if err != nil {
+		logFile.Close()
+		return nil, &InfraError{What: "cannot make the console's pipe", Err: err}
+	}
+	qemuIn, conIn, err := os.Pipe()
+	if err != nil {
+		logFile.Close()
+		conOut.Close()
+		qemuOut.Close()
+		return nil, &InfraError{What: "cannot make the console's pipe", Err: err}
+	}
+	g.conIn = conIn
 	g.start = time.Now()
-	g.qemu, err = startQEMU(argv, filepath.Join(g.dir, "qemu.log"))
+	g.qemu, err = startQEMU(argv, filepath.Join(g.dir, "qemu.log"), qemuIn, qemuOut)
+	// Ends when QEMU's end of the pipe is closed, also if it never started.
+	go g.con.follow(conOut, logFile)
 	if err != nil {
 		return nil, &InfraError{What: "cannot start " + cfg.QEMU, Err: err, Evidence: g.evidence(0)}
 	}
@@ -202,7 +225,7 @@ func joinInitrds(dst string, parts []string, keys guestssh.Keys) (err error) {
 	return err
 }
 
-// connect takes QEMU's four connections and greets it.
+// connect takes QEMU's three connections and greets it.
 func (g *Guest) connect(ctx context.Context, socks *sockets) error {
 	timer := time.NewTimer(g.limits.QEMUStart)
 	defer timer.Stop()
@@ -213,15 +236,7 @@ func (g *Guest) connect(ctx context.Context, socks *sockets) error {
 				return &InfraError{What: "QEMU's connection to patchcheck failed", Err: c.err, Evidence: g.evidence(20)}
 			}
 			g.conns[c.id] = c.conn
-			if c.id == chanConsole {
-				go g.con.follow(c.conn)
-			}
 		case <-g.qemu.done:
-			// It may have connected some and then died: what it said counts.
-			if g.conns[chanConsole] == nil {
-				close(g.con.eof)
-			}
-			<-g.died
 			return g.bootFailure()
 		case <-timer.C:
 			return &InfraError{What: fmt.Sprintf("QEMU did not come up within %v", g.limits.QEMUStart), Evidence: g.evidence(20)}
@@ -385,6 +400,8 @@ func (g *Guest) bootFailure() error {
 		return &InfraError{What: fmt.Sprintf("the guest's initramfs did not fit into its %d MiB of memory: give it more", g.cfg.MemMiB), Evidence: ev}
 	case d.Cause == DeathMemory:
 		return &InfraError{What: d.Reason, Evidence: ev}
+	case st.fatal != "" && d.Cause != DeathPanic:
+		return &InfraError{What: "the guest's PID 1 gave up: " + st.fatal, Evidence: ev}
 	case d.Cause == DeathPanic:
 		what := fmt.Sprintf("the kernel panicked %.1f s after power-on: %s", up.Seconds(), st.panic)
 		if st.panic == "" {
@@ -600,6 +617,10 @@ func (g *Guest) Console() string { return filepath.Join(g.dir, "console.log") }
 // ConsoleTail is the console's last n lines.
 func (g *Guest) ConsoleTail(n int) []string { return g.con.tail(n) }
 
+// ConsoleErr tells that the console's log file could not be written in full,
+// for instance because the disk was full.
+func (g *Guest) ConsoleErr() error { return g.con.state().logErr }
+
 // Subscribe copies the console to w from now on, until cancel is called or w
 // returns an error. Config.Console sees it from power-on.
 func (g *Guest) Subscribe(w io.Writer) (cancel func()) { return g.con.subscribe(w) }
@@ -674,6 +695,9 @@ func (g *Guest) close() error {
 	}
 	for _, c := range g.conns {
 		c.Close()
+	}
+	if g.conIn != nil {
+		g.conIn.Close()
 	}
 	if g.sock != "" {
 		err = errors.Join(err, os.RemoveAll(g.sock))

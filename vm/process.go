@@ -34,13 +34,15 @@ type process struct {
 	signal string
 }
 
-// startQEMU starts argv with its own process group. Both output streams go to
-// the file at logPath, not through a pipe: nobody has to wait for whoever
-// still holds the other end.
+// startQEMU starts argv with its own process group. in and out are its ends of
+// the console's pipes, and are closed here. Its stderr goes to the file at
+// logPath, not through a pipe.
 //
 // QEMU dies with us even if we get SIGKILL: the kernel sends it our death
 // signal, and the agent ends the guest when its connection is gone.
-func startQEMU(argv []string, logPath string) (*process, error) {
+func startQEMU(argv []string, logPath string, in, out *os.File) (*process, error) {
+	defer in.Close()
+	defer out.Close()
 	log, err := os.OpenFile(logPath, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
 		return nil, err
@@ -54,7 +56,7 @@ func startQEMU(argv []string, logPath string) (*process, error) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		cmd := exec.Command(argv[0], argv[1:]...)
-		cmd.Stdout, cmd.Stderr = log, log
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, log
 		cmd.Env = proc.MinimalEnv()
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 		if err := cmd.Start(); err != nil {
@@ -108,7 +110,7 @@ type acceptedConn struct {
 }
 
 func listen(dir string) (*sockets, error) {
-	s := &sockets{ids: []string{chanConsole, chanQMP, chanEvents, chanSSH}, accepted: make(chan acceptedConn, 4)}
+	s := &sockets{ids: []string{chanQMP, chanEvents, chanSSH}, accepted: make(chan acceptedConn, 3)}
 	for _, id := range s.ids {
 		l, err := net.Listen("unix", filepath.Join(dir, id))
 		if err != nil {
