@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrBusy is a lock that another process holds.
+var ErrBusy = errors.New("in use by another patchcheck")
+
+// Lock is an advisory lock (flock(2)). The kernel drops it when its holder
+// dies, whatever way that happens, so no lock is ever left over.
+type Lock struct{ f *os.File }
+
+// Close gives the lock up.
+func (l *Lock) Close() error {
+	if l == nil || l.f == nil {
+		return nil
+	}
+	f := l.f
+	l.f = nil
+	return f.Close()
+}
+
+// Lock takes the lock of that name, waiting for it as long as ctx allows.
+// waiting, when not nil, is called once with what is known of the holder
+// before the wait begins.
+func (c *Cache) Lock(ctx context.Context, name string, waiting func(holder string)) (*Lock, error) {
+	return LockFile(ctx, c.Path("locks", strings.ReplaceAll(name, "/", "_")+".lock"), waiting)
+}
+
+// TryLock is Lock without the wait: ErrBusy when another process holds it.
+func (c *Cache) TryLock(name string) (*Lock, error) {
+	f, err := openLock(c.Path("locks", strings.ReplaceAll(name, "/", "_")+".lock"))
+	if err != nil {
+		return nil, err
+	}
+	if err := flock(f, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &Lock{f}, nil
+}
+
+// LockFile takes a lock on the file path, which is made if absent.
+func LockFile(ctx context.Context, path string, waiting func(holder string)) (*Lock, error) {
+	f, err := openLock(path)
+	if err != nil {
+		return nil, err
+	}
+	told := false
+	// flock has no wait that can be cancelled; the holder works for minutes, so
+	// a look five times a second costs nothing that matters.
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := flock(f, unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			f.Truncate(0)
+			f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+			return &Lock{f}, nil
+		}
+		if !errors.Is(err, ErrBusy) {
+			f.Close()
+			return nil, fmt.Errorf("cannot lock %s: %w", path, err)
+		}
+		if !told && waiting != nil {
+			told = true
+			b := make([]byte, 32)
+			n, _ := f.ReadAt(b, 0)
+			holder := "another patchcheck"
+			if pid := strings.TrimSpace(string(b[:n])); pid != "" {
+				holder = "patchcheck with process id " + pid
+			}
+			waiting(holder)
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, fmt.Errorf("waiting for the lock %s: %w", path, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+func openLock(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("cannot lock: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock: %w", err)
+	}
+	return f, nil
+}
+
+func flock(f *os.File, how int) error {
+	for {
+		err := unix.Flock(int(f.Fd()), how)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EWOULDBLOCK):
+			return ErrBusy
+		}
+		return err
+	}
+}
+
+// lockDir locks a folder itself.
+func lockDir(dir string, how int) (*Lock, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := flock(f, how); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &Lock{f}, nil
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"patchcheck/internal/cache"
+)
+
+// Ledger maps an object file, as make names it ("net/sunrpc/svc.o"), to the
+// diagnostics of its latest compile: the lines make printed for it, source
+// paths relative to the tree's top. An object that compiled without a word has
+// an empty entry. A ledger always describes the whole object folder, so two of
+// them can be compared even though each build compiles only a few objects.
+type Ledger map[string][]string
+
+func readLedger(path string) (Ledger, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	l := Ledger{}
+	return l, json.Unmarshal(b, &l)
+}
+
+func (l Ledger) write(path string) error {
+	b, err := json.MarshalIndent(l, "", " ")
+	if err != nil {
+		return err
+	}
+	return cache.WriteFile(path, append(b, '\n'), 0o644)
+}
+
+func (l Ledger) clone() Ledger {
+	c := make(Ledger, len(l))
+	for k, v := range l {
+		c[k] = v
+	}
+	return c
+}
+
+// reStep is kbuild's quiet line: "  CC [M]  net/sunrpc/svc.o".
+var reStep = regexp.MustCompile(`^  ([A-Z][A-Z0-9_]*)(?: \[[A-Z]+\])? +(\S+)(?: .*)?$`)
+
+// logParser follows make's output. With --output-sync=target the lines of one
+// target come together and begin with its step line.
+type logParser struct {
+	src     string // prefix to cut off paths
+	steps   int
+	objects []string        // compiled, in order
+	seen    map[string]bool // every target whose step was printed
+	led     Ledger
+	loose   []string // lines that belong to no step: make's own words
+	current string
+	step    string // "CC", "LD"
+	failed  []string
+}
+
+func newLogParser(src string, led Ledger) *logParser {
+	return &logParser{src: src + "/", seen: map[string]bool{}, led: led}
+}
+
+var (
+	reMakeLine   = regexp.MustCompile(`^(?:[a-z0-9_/.-]*make)(?:\[\d+\])?: `)
+	reMakeFailed = regexp.MustCompile(`^[a-z0-9_/.-]*make(?:\[\d+\])?: \*\*\* \[[^\]]*?:? ?(?:[^ \]]+: )?([^ \]]+)\] (?:Error \d+|[A-Z].*)`)
+)
+
+// compiles tells the steps whose target is an object with diagnostics.
+func compiles(step string) bool {
+	switch step {
+	case "CC", "AS", "HOSTCC", "HOSTCXX", "CHECK", "CPP", "RUSTC":
+		return true
+	}
+	return false
+}
+
+func (p *logParser) line(s string) {
+	s = strings.ReplaceAll(s, p.src, "")
+	if m := reStep.FindStringSubmatch(s); m != nil {
+		p.steps++
+		p.step, p.current = m[1], m[2]
+		known := p.seen[p.current]
+		p.seen[p.current] = true
+		switch {
+		case !compiles(p.step):
+			// LD, MODPOST, OBJCOPY: an entry only when they say something.
+			delete(p.led, p.current)
+		case strings.HasPrefix(p.step, "HOST"):
+			delete(p.led, p.current)
+		default:
+			p.led[p.current] = []string{}
+			if p.step != "CHECK" && !known {
+				p.objects = append(p.objects, p.current)
+			}
+		}
+		return
+	}
+	if reMakeLine.MatchString(s) {
+		p.loose = append(p.loose, s)
+		p.current = ""
+		if m := reMakeFailed.FindStringSubmatch(s); m != nil {
+			p.failed = append(p.failed, m[1])
+		}
+		return
+	}
+	if strings.TrimSpace(s) == "" {
+		return
+	}
+	if p.current == "" {
+		p.loose = append(p.loose, s)
+		return
+	}
+	p.led[p.current] = append(p.led[p.current], s)
+}
+
+// parseLog reads a whole log into the ledger and returns the parser.
+func parseLog(r io.Reader, src string, led Ledger) (*logParser, error) {
+	p := newLogParser(src, led)
+	br := bufio.NewReaderSize(r, 64<<10)
+	for {
+		line, err := readLine(br)
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				return p, nil
+			}
+			return p, err
+		}
+		p.line(line)
+	}
+}
+
+const maxLine = 64 << 10
+
+// readLine returns a line without its end; what goes beyond maxLine is cut off.
+func readLine(br *bufio.Reader) (string, error) {
+	var line []byte
+	for {
+		part, more, err := br.ReadLine()
+		if len(line) < maxLine {
+			line = append(line, part[:min(len(part), maxLine-len(line))]...)
+		}
+		if err != nil {
+			if len(line) > 0 && errors.Is(err, io.EOF) {
+				return string(line), nil
+			}
+			return "", err
+		}
+		if !more {
+			return string(line), nil
+		}
+	}
+}
+
+// prune drops objects that are no more.
+func (w *Workspace) prune() {
+	for obj := range w.led {
+		if !filepath.IsLocal(obj) {
+			delete(w.led, obj)
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(w.Obj, obj)); errors.Is(err, fs.ErrNotExist) && strings.HasSuffix(obj, ".o") {
+			delete(w.led, obj)
+		}
+	}
+}

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"patchcheck/internal/cache"
+)
+
+// Role says what a kernel stands for in a run.
+type Role string
+
+const (
+	Base    Role = "base"    // tree and companions
+	Patched Role = "patched" // with the series, or the first n patches of it, on top
+)
+
+// Files of a kernel's cache entry.
+const (
+	imageName  = "bzImage"
+	configName = "config"
+	mapName    = "System.map"
+	ledgerName = "ledger.json"
+	logName    = "build.log"
+	metaName   = "kernel.json"
+)
+
+// entryVersion is part of every key: raise it when what an entry holds, or how
+// a kernel is built, changes.
+const entryVersion = 1
+
+// Kernel is a built kernel in the cache.
+type Kernel struct {
+	Key        string        `json:"key"`
+	Role       Role          `json:"role"`
+	Tree       Tree          `json:"tree"`
+	Overlay    string        `json:"overlay"` // hash of what was applied to the tree
+	Config     string        `json:"config"`  // hash of what was asked for
+	Fragments  []string      `json:"fragments"`
+	Arch       string        `json:"arch"`
+	Targets    []string      `json:"targets"`
+	W          string        `json:"w"`
+	Toolchain  Toolchain     `json:"toolchain"`
+	Release    string        `json:"release"` // uname -r
+	Objects    []string      `json:"objects"` // compiled by the make that gave this kernel
+	Elapsed    time.Duration `json:"elapsed"` // of that make
+	UserCPU    time.Duration `json:"user_cpu"`
+	Argv       []string      `json:"argv"` // make's command line
+	Sandbox    Sandbox       `json:"sandbox"`
+	Built      time.Time     `json:"built"`
+	ImageSHA   string        `json:"image_sha256,omitempty"`
+	ConfigSHA  string        `json:"config_sha256"`
+	Incomplete bool          `json:"-"`
+
+	Dir    string `json:"-"` // of the cache entry
+	Reused bool   `json:"-"` // was in the cache already
+}
+
+// Image is the path of the bootable image; "" when the targets had none.
+func (k *Kernel) Image() string {
+	if k.ImageSHA == "" {
+		return ""
+	}
+	return filepath.Join(k.Dir, imageName)
+}
+
+// ConfigPath, SystemMap, LogPath are paths of the entry's files.
+func (k *Kernel) ConfigPath() string { return filepath.Join(k.Dir, configName) }
+func (k *Kernel) SystemMap() string  { return filepath.Join(k.Dir, mapName) }
+func (k *Kernel) LogPath() string    { return filepath.Join(k.Dir, logName) }
+
+// Ledger is the diagnostics of every object of the kernel.
+func (k *Kernel) Ledger() (Ledger, error) { return readLedger(filepath.Join(k.Dir, ledgerName)) }
+
+// Store builds kernels and keeps them.
+type Store struct {
+	Cache     *cache.Cache
+	Jobs      int
+	NoSandbox bool
+	Timeout   time.Duration  // of one make; 0 means three hours
+	Notify    func(string)   // told what is being done, in a line; may be nil
+	Progress  func(Progress) // state of the running make; may be nil
+}
+
+// Request names a kernel.
+type Request struct {
+	Tree    *Tree
+	Config  Config
+	Overlay Overlay // nil means the tree itself
+	Role    Role
+	CC      string      // "" means gcc
+	W       string      // "" means no extra warnings; "1" is what a run uses
+	C       string      // sparse
+	Targets []string    // nil means bzImage; object folders such as "fs/nfsd/" give no image
+	Fetch   []FetchExpr // to be resolved right after the build, while the workspace is there
+	// KeepGoing compiles the rest after an error, to report all errors at once.
+	KeepGoing bool
+	// Fresh builds although the cache has the kernel.
+	Fresh bool
+}
+
+func (s *Store) notify(format string, args ...any) {
+	if s.Notify != nil {
+		s.Notify(fmt.Sprintf(format, args...))
+	}
+}
+
+func (r *Request) targets() []string {
+	if len(r.Targets) == 0 {
+		return []string{"bzImage"}
+	}
+	return r.Targets
+}
+
+func (r *Request) overlay() Overlay {
+	if r.Overlay == nil {
+		return NoOverlay{}
+	}
+	return r.Overlay
+}
+
+// key identifies a kernel by everything it is made from.
+func (r *Request) key(ctx context.Context, tc *Toolchain) (string, string, error) {
+	if r.Config.Fragments == nil {
+		return "", "", errors.New("kernel: no configuration given")
+	}
+	if err := r.Tree.Identify(ctx); err != nil {
+		return "", "", err
+	}
+	oh, err := OverlayHash(r.overlay())
+	if err != nil {
+		return "", "", err
+	}
+	h := sha256.New()
+	enc := json.NewEncoder(h)
+	for _, v := range []any{entryVersion, r.Tree.ID, r.Config.Hash(), oh, tc, r.W, r.C, r.targets(), pinned} {
+		if err := enc.Encode(v); err != nil {
+			return "", "", err
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))[:32], oh, nil
+}
+
+// Lookup returns the kernel from the cache, checked, or cache.ErrAbsent. It
+// needs no workspace and no lock.
+func (s *Store) Lookup(ctx context.Context, r Request) (*Kernel, error) {
+	tc, err := FindToolchain(ctx, r.CC)
+	if err != nil {
+		return nil, err
+	}
+	key, _, err := r.key(ctx, tc)
+	if err != nil {
+		return nil, err
+	}
+	return s.open(key, r.Role)
+}
+
+func (s *Store) open(key string, role Role) (*Kernel, error) {
+	dir, err := s.Cache.Lookup("kernels", key)
+	if err != nil {
+		return nil, err
+	}
+	b, err := os.ReadFile(filepath.Join(dir, metaName))
+	if err != nil {
+		return nil, err
+	}
+	k := &Kernel{}
+	if err := json.Unmarshal(b, k); err != nil {
+		return nil, err
+	}
+	s.Cache.Touch("kernels", key)
+	k.Dir, k.Reused, k.Role = dir, true, role
+	return k, nil
+}
+
+// Kernel returns the kernel that r names, from the cache or built now.
+//
+// Errors: *BuildError when the code does not compile,
+// *kernelconfigs.MissingError when a configuration symbol cannot be had,
+// *InfraError, *ToolError, *cache.FullError and *TreeError for what is not the
+// code's fault.
+func (s *Store) Kernel(ctx context.Context, r Request) (*Kernel, error) {
+	ks, err := s.Series(ctx, []Request{r})
+	if err != nil {
+		return nil, err
+	}
+	return ks[0].Kernel, ks[0].Err
+}
+
+// Outcome is what became of one request of Series.
+type Outcome struct {
+	Kernel *Kernel
+	Err    error // *BuildError or *kernelconfigs.MissingError: this state does not build; the others were tried
+}
+
+// Series builds several states of one tree in the same workspace, one after
+// the other: the states after patch 1, 2, ... n. Only what differs is compiled.
+// States in the cache are taken from there; when all are, no workspace is
+// touched. The error is one that says nothing about the code and ends it all.
+func (s *Store) Series(ctx context.Context, rs []Request) ([]Outcome, error) {
+	out := make([]Outcome, len(rs))
+	var ws *Workspace
+	var wsFor string
+	defer func() {
+		if ws != nil {
+			ws.Close()
+		}
+	}()
+	for i := range rs {
+		r := &rs[i]
+		tc, err := FindToolchain(ctx, r.CC)
+		if err != nil {
+			return out, err
+		}
+		key, oh, err := r.key(ctx, tc)
+		if err != nil {
+			return out, err
+		}
+		k, err := s.open(key, r.Role)
+		if err == nil && !r.Fresh {
+			out[i].Kernel = k
+			continue
+		}
+		var damaged *cache.DamagedError
+		if errors.As(err, &damaged) {
+			s.notify("%v; it is built again", damaged)
+		}
+		if miss := MissingTools(r.CC); len(miss) > 0 {
+			errs := make([]error, len(miss))
+			for i, m := range miss {
+				errs[i] = m
+			}
+			return out, errors.Join(errs...)
+		}
+		wsKey := r.workspaceKey()
+		if ws == nil || wsFor != wsKey+r.Tree.ID {
+			if ws != nil {
+				ws.Close()
+				ws = nil
+			}
+			if ws, err = OpenWorkspace(ctx, s.Cache, r.Tree, wsKey, s.Notify); err != nil {
+				return out, err
+			}
+			wsFor = wsKey + r.Tree.ID
+			// Another process may have built it while we waited for the lock.
+			if k, err := s.open(key, r.Role); err == nil && !r.Fresh {
+				out[i].Kernel = k
+				continue
+			}
+		}
+		k, err = s.build(ctx, ws, tc, r, key, oh)
+		if err != nil && !codeFault(err) {
+			return out, err
+		}
+		out[i] = Outcome{k, err}
+	}
+	return out, nil
+}
+
+// codeFault tells errors that speak about the code from those about the host.
+func codeFault(err error) bool {
+	var be *BuildError
+	return errors.As(err, &be) || isConfigFault(err)
+}
+
+// workspaceKey keeps object folders apart that make could not turn into each
+// other without compiling everything again.
+func (r *Request) workspaceKey() string {
+	return strings.Join([]string{r.Config.Hash(), r.CC, r.W, r.C}, "\x00")
+}
+
+func (s *Store) build(ctx context.Context, w *Workspace, tc *Toolchain, r *Request, key, oh string) (*Kernel, error) {
+	if _, err := w.Sync(ctx, r.overlay()); err != nil {
+		return nil, explainFull(err, s.Cache)
+	}
+	opt := BuildOptions{Targets: r.targets(), W: r.W, C: r.C, Jobs: s.Jobs, KeepGoing: r.KeepGoing, NoSandbox: s.NoSandbox, Timeout: s.Timeout, Progress: s.Progress}
+	if err := w.Configure(ctx, tc, r.Config, opt); err != nil {
+		return nil, err
+	}
+	s.notify("building the %s kernel (%s)", r.Role, strings.Join(opt.Targets, " "))
+	res, err := w.Build(ctx, tc, r.Config, opt)
+	if err != nil {
+		return nil, err
+	}
+	k := &Kernel{
+		Key: key, Role: r.Role, Tree: *r.Tree, Overlay: oh, Config: r.Config.Hash(), Fragments: r.Config.Fragments.Fragments, Arch: r.Config.arch(),
+		Targets: opt.Targets, W: r.W, Toolchain: *tc, Release: res.Release, Objects: res.Objects, Elapsed: res.Elapsed, UserCPU: res.UserCPU,
+		Argv: res.Argv, Sandbox: res.Sandbox, Built: time.Now().UTC().Truncate(time.Second),
+	}
+	if r.Fresh {
+		if err := s.Cache.Remove("kernels", key); err != nil {
+			return nil, err
+		}
+	}
+	_, err = s.Cache.Put("kernels", key, func(dir string) error {
+		if err := w.take(".config", filepath.Join(dir, configName), &k.ConfigSHA); err != nil {
+			return err
+		}
+		for _, t := range opt.Targets {
+			if t == "bzImage" || t == "all" {
+				image := filepath.Join("arch", srcArch(r.Config.arch()), "boot", "bzImage")
+				if err := w.take(image, filepath.Join(dir, imageName), &k.ImageSHA); err != nil {
+					return err
+				}
+			}
+		}
+		// Object-only builds have none.
+		if err := w.take("System.map", filepath.Join(dir, mapName), nil); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if err := res.Ledger.write(filepath.Join(dir, ledgerName)); err != nil {
+			return err
+		}
+		if err := copyFile(res.Log, filepath.Join(dir, logName)); err != nil {
+			return err
+		}
+		b, err := json.MarshalIndent(k, "", " ")
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, metaName), append(b, '\n'), 0o644)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if k, err = s.open(key, r.Role); err != nil {
+		return nil, err
+	}
+	k.Reused = false
+	if len(r.Fetch) > 0 {
+		if _, err := s.fetchIn(ctx, w, tc, r, k, r.Fetch); err != nil {
+			return nil, err
+		}
+	}
+	return k, nil
+}
+
+// take copies a file out of the object folder without following links.
+func (w *Workspace) take(rel, dest string, sum *string) error {
+	f, err := w.openObj(rel)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	o, err := os.Create(dest)
+	if err != nil {
+		return err
+	}
+	h := sha256.New()
+	_, err = io.Copy(io.MultiWriter(o, h), f)
+	if cerr := o.Close(); err == nil {
+		err = cerr
+	}
+	if sum != nil {
+		*sum = hex.EncodeToString(h.Sum(nil))
+	}
+	return err
+}
+
+func copyFile(from, to string) error {
+	f, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	o, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(o, f)
+	if cerr := o.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
