@@ -4,8 +4,11 @@
 // packed into the guest image.
 package main
 
-import "patchcheck/internal/guestd"
+import (
+	"patchcheck/internal/guestd"
+	"patchcheck/internal/guestwork"
+)
 
 func main() {
-	guestd.Main(nil)
+	guestd.Main(func(r *guestd.Registry) { guestwork.Register(r) })
 }

@@ -244,6 +244,18 @@ func (r *Root) apt(ctx context.Context, tool string, args ...string) (proc.Resul
 	return proc.Run(ctx, proc.Cmd{Argv: argv, Env: env, Dir: r.archives()})
 }
 
+// aptElsewhere runs apt where there are no packages: with --print-uris it
+// leaves out of its list what it finds in the current folder or its archive.
+func (r *Root) aptElsewhere(ctx context.Context, tool string, args ...string) (proc.Result, error) {
+	none := filepath.Join(r.dir, "none")
+	if err := os.MkdirAll(filepath.Join(none, "partial"), 0o755); err != nil {
+		return proc.Result{Exit: -1}, err
+	}
+	argv := append([]string{tool, "-c", filepath.Join(r.dir, "apt.conf"), "-q", "-o", "Dir::Cache::Archives=" + none}, args...)
+	env := append(proc.MinimalEnv(), "DEBIAN_FRONTEND=noninteractive")
+	return proc.Run(ctx, proc.Cmd{Argv: argv, Env: env, Dir: none})
+}
+
 // update reads the mirror's indexes.
 func (r *Root) update(ctx context.Context) error {
 	r.progress("reading the package index of " + strings.Join(r.suites, ", "))
@@ -314,14 +326,9 @@ func (r *Root) resolve(ctx context.Context, closure bool, names []string) ([]Pac
 	}
 	args := []string{"download", "--print-uris"}
 	if closure {
-		args = []string{"install", "--yes", "--print-uris", "--no-install-recommends", "--reinstall", "-o", "Dir::Cache::Archives=" + filepath.Join(r.dir, "none")}
-		// apt leaves out of the list what it already has, so it is shown an
-		// empty archive folder here.
-		if err := os.MkdirAll(filepath.Join(r.dir, "none", "partial"), 0o755); err != nil {
-			return nil, err
-		}
+		args = []string{"install", "--yes", "--print-uris", "--no-install-recommends", "--reinstall"}
 	}
-	res, err := r.apt(ctx, "apt-get", append(append(args, "--"), names...)...)
+	res, err := r.aptElsewhere(ctx, "apt-get", append(append(args, "--"), names...)...)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
