@@ -4,7 +4,6 @@ package guestwork
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -81,9 +80,14 @@ func (w *work) start(name, pkg string, args ...string) (*daemon, error) {
 	d := &daemon{name: name, argv: append([]string{path}, args...), done: make(chan struct{}), stop: stop}
 	go func() {
 		// proc.Run also ties the daemon's life to ours.
-		_, d.err = proc.Run(ctx, proc.Cmd{Argv: d.argv, Dir: "/", Env: toolEnv(), Stdout: &d.out, Merge: true, MaxOutput: 1})
-		if d.err == nil {
-			d.err = errors.New("it ended with exit status 0")
+		res, err := proc.Run(ctx, proc.Cmd{Argv: d.argv, Dir: "/", Env: toolEnv(), Stdout: &d.out, Merge: true, MaxOutput: 1})
+		switch {
+		case res.Exit < 0:
+			d.err = err
+		case res.Signal != 0:
+			d.err = fmt.Errorf("ended by signal %d (%v)", res.Signal, res.Signal)
+		default:
+			d.err = fmt.Errorf("ended with exit status %d", res.Exit)
 		}
 		close(d.done)
 	}()
@@ -116,12 +120,13 @@ func (d *daemon) await(ctx context.Context, limit time.Duration, what, hint stri
 
 func (d *daemon) failed(hint, format string, a ...any) *guestproto.Error {
 	e := setupf(hint, format, a...)
-	e.Detail = strings.TrimSpace(proc.Quote(d.argv) + "\n" + d.out.String())
+	e.Detail = proc.Quote(d.argv)
 	select {
 	case <-d.done:
-		e.Detail += "\n" + d.err.Error()
+		e.Detail += " " + d.err.Error()
 	default:
 	}
+	e.Detail = strings.TrimSpace(e.Detail + "\n" + d.out.String())
 	return e
 }
 

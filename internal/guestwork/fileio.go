@@ -396,6 +396,7 @@ func (w *work) compare(ctx context.Context, r *guestproto.IO, server bool) (*gue
 	if server && res.FirstDiff < 0 && st.Size > r.Offset+r.Size {
 		res.FirstDiff = r.Offset + r.Size
 		res.Diagnosis = "the file is longer than what was written"
+		res.SHA256 = "" // of the range only, which is equal
 	}
 	if res.FirstDiff >= 0 {
 		return res, dataError(r, res, server)

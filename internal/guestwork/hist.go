@@ -212,12 +212,7 @@ func parseHistRow(line string, keys []histKey) (guestproto.HistRow, error) {
 		v := rest
 		if j+1 < len(keys) {
 			next := ", " + keys[j+1].field + ": "
-			var at int
-			if keys[j+1].field == k.field || k.mod == "" {
-				at = strings.Index(rest, next)
-			} else {
-				at = strings.LastIndex(rest, next)
-			}
+			at := strings.LastIndex(rest, next)
 			if at < 0 {
 				return bad("no key " + keys[j+1].field)
 			}

@@ -51,14 +51,7 @@ func (w *work) nfsStart(ctx context.Context, r *guestproto.NFSStart, log func(st
 	if n, _ := w.nfsdInt("threads"); n > 0 {
 		return nil, usagef("nfsd runs already, with %d threads", n)
 	}
-	if err := w.startPrograms(ctx, log); err != nil {
-		return nil, err
-	}
-	exportfs, err := w.tool("exportfs", "nfs-kernel-server")
-	if err != nil {
-		return nil, err
-	}
-	if _, err := runTool(ctx, "", exportfs, "-i", "-o", exportOptions, "*:"+r.Export); err != nil {
+	if err := w.startPrograms(ctx, r.Export, log); err != nil {
 		return nil, err
 	}
 	line, err := w.setVersions(r.Versions)
@@ -227,9 +220,14 @@ func ensureMount(source, at, fstype, data, config string) error {
 	return nil
 }
 
-// startPrograms starts rpcbind, nfsdcld and rpc.mountd and waits until each
-// can do its part.
-func (w *work) startPrograms(ctx context.Context, log func(string)) error {
+// startPrograms starts rpcbind, nfsdcld and rpc.mountd, makes the export known
+// and waits until each program can do its part. In an emulated guest each
+// costs a few 100 ms, so what need not wait for another one does not.
+func (w *work) startPrograms(ctx context.Context, export string, log func(string)) error {
+	exportfs, err := w.tool("exportfs", "nfs-kernel-server")
+	if err != nil {
+		return err
+	}
 	rpcbind, err := w.start("rpcbind", "rpcbind", "-f")
 	if err != nil {
 		return err
@@ -240,6 +238,11 @@ func (w *work) startPrograms(ctx context.Context, log func(string)) error {
 	if err != nil {
 		return err
 	}
+	exported := make(chan error, 1)
+	go func() {
+		_, err := runTool(ctx, "", exportfs, "-i", "-o", exportOptions, "*:"+export)
+		exported <- err
+	}()
 	if err := rpcbind.await(ctx, daemonLimit, "it answers on "+pmapAddress, "rpcbind needs the user _rpc in /etc/passwd, /etc/netconfig and /run/rpcbind", func() bool {
 		_, err := dumpPortmap(pmapAddress)
 		return err == nil
@@ -258,6 +261,9 @@ func (w *work) startPrograms(ctx context.Context, log func(string)) error {
 		return err
 	}
 	log("rpc.mountd is registered")
+	if err := <-exported; err != nil {
+		return err
+	}
 	if err := cld.await(ctx, daemonLimit, "it watches "+pipefsDir, "nfsdcld needs CONFIG_INOTIFY_USER", func() bool {
 		return w.watches(cld.argv[0])
 	}); err != nil {
