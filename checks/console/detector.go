@@ -248,6 +248,10 @@ func scanMarksOnce(c *crash, text string) []mark {
 		return c.marks
 	}
 	ms := scanMarks(c.marks, text)
+	if c.lockAt && len(ms) > n && ms[n].kind == markFrame {
+		ms[n].kind = markLockAt
+	}
+	c.lockAt = strings.HasSuffix(strings.TrimRight(text, " "), ") at:")
 	for _, m := range ms[n:] {
 		if m.kind == markFrame || m.kind == markIP {
 			c.traces++
@@ -378,14 +382,16 @@ func (d *Detector) header(l line) (hit, bool) {
 			h = h2
 		}
 	}
-	if h.h.loose && !h.strict && !l.kernel {
+	if !l.kernel && !h.strict && (h.h.loose || quoted(l.text, h)) {
 		return h, false
 	}
-	if h.h.loose && h.h.title == "" && h.h.class == Bug && h.strict == false {
-		// "driver: BUG: text": only with a trace behind it.
-		return h, true
-	}
 	return h, true
+}
+
+// quoted tells whether a program shows a report's words in quotes.
+func quoted(text string, h hit) bool {
+	i := strings.Index(text, h.groups[0])
+	return i > 0 && strings.IndexByte("'\"`", text[i-1]) >= 0
 }
 
 // startReport opens a report for a header, or lets it continue the open one.
@@ -397,6 +403,12 @@ func (d *Detector) startReport(c *crash, h hit, l line) *crash {
 	if c != nil && h.h.spare {
 		d.extend(c, l)
 		return c
+	}
+	if c != nil && c.h.needle == "ref_tracker: " && h.h.class == Warn {
+		// lib/ref_tracker.c lists the leaks and then warns: the WARN is
+		// what people search for.
+		d.forget(c)
+		c = nil
 	}
 	if c != nil && c.pending && !h.h.loose {
 		d.forget(c)
@@ -414,6 +426,7 @@ func (d *Detector) startReport(c *crash, h hit, l line) *crash {
 		n.Time = fmt.Sprintf("%d.%06d", l.usec/1000000, l.usec%1000000)
 	}
 	n.Consequence = d.fatal || d.panicked
+	n.later = len(d.reports) > 0
 	n.text = []string{l.text}
 	n.raw = []string{l.raw}
 	for i := max(0, len(d.recent)-lookback); i < len(d.recent); i++ {
@@ -466,7 +479,10 @@ func (d *Detector) continues(c *crash, h hit, l line) bool {
 		return n < 30 && c.traces <= 1
 	case h.h.class == Warn && c.h.noData && n < 6:
 		return true // the WARN that carries the message
-	case c.h.long && (h.h.class == RCUStall || h.h.class == Lockup) && h.h == c.h && n < 6:
+	case c.h.long && h.h == c.h && c.traces == 0 && h.h.class != HungTask:
+		// A storm of headers with the traces switched off or lost.
+		c.Count++
+		c.LastLine = l.no
 		return true
 	case h.h.class == KASAN && strings.Contains(l.text, "maybe wild"):
 		return true
@@ -556,7 +572,7 @@ func (d *Detector) close(c *crash, eof bool) {
 		return
 	}
 	c.finish()
-	if eof && !c.ended && !c.h.noData && (c.partial || c.traces == 0 && c.h.pick != pickNone) {
+	if eof && !c.ended && !c.h.noData && (c.partial || c.traces == 0 && c.h.pick != pickNone && c.Count == 1) {
 		c.Truncated = true
 		d.truncated = true
 	}
@@ -564,16 +580,12 @@ func (d *Detector) close(c *crash, eof bool) {
 	if d.opt.Slow != "" && c.Class.timing() {
 		c.Suspect = d.opt.Slow
 	}
-	if c.Boot != "" && d.bootFail == "" && !d.userspace() {
+	if c.Boot != "" && d.bootFail == "" && !d.fatal {
 		d.bootFail = c.Boot
 	}
 	cc := c.Crash
 	d.add(&cc, Closed)
 }
-
-// userspace tells whether a report struck before the panic: then the boot was
-// not what failed.
-func (d *Detector) userspace() bool { return d.fatal }
 
 // add stores a complete report.
 func (d *Detector) add(c *Crash, state string) {

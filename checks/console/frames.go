@@ -189,9 +189,15 @@ func scanMarks(ms []mark, text string) []mark {
 	}
 	if strings.Contains(t, " from ") {
 		if m := armFrom.FindStringSubmatch(t); m != nil {
-			// "(foo) from [<addr>] (bar+0x1/0x2)": both are frames, bar
-			// comes again as the next line's left side.
-			return append(ms, mark{markFrame, Frame{Func: m[1]}})
+			// "(foo) from [<addr>] (bar+0x1/0x2)": both are frames; bar
+			// may come again as the next line's left side.
+			if n := len(ms); n == 0 || ms[n-1].kind != markFrame || ms[n-1].fr.Func != m[1] {
+				ms = append(ms, mark{markFrame, Frame{Func: m[1]}})
+			}
+			if fr, _, ok := symbol(m[2]); ok {
+				ms = append(ms, mark{markFrame, fr})
+			}
+			return ms
 		}
 	}
 	return scanFrame(ms, t)
@@ -309,13 +315,13 @@ func (n *names) has(fn string) bool {
 // their caller asked (copy, count, lock, allocate).
 const (
 	reporting = `
-dump_stack* show_stack show_trace* dump_backtrace* dump_trace dump_header panic vpanic nmi_panic die __die die_* oops_* no_context
+dump_stack* __dump_stack show_stack show_trace* dump_backtrace* dump_trace dump_header panic vpanic nmi_panic die __die die_* oops_* no_context
 __warn* warn_slowpath* warn_bogus* report_bug* __report_bug fixup_bug* handle_bug bug_handler* call_break_hook brk_handler
 do_trap do_trap_* do_error_trap do_invalid_op invalid_op exc_* asm_exc_* asm_* error_entry error_code invalid_op_*
 general_protection do_general_protection page_fault do_page_fault __do_page_fault trace_page_fault do_user_addr_fault
 do_kern_addr_fault bad_area* __bad_area* async_page_fault do_async_page_fault trace_do_page_fault page_fault_oops kernelmode_fixup_or_oops
 do_kernel_fault __do_kernel_fault do_translation_fault do_mem_abort do_tag_check_fault do_DataAbort do_bad_area do_tag_recovery do_alignment_fault do_sp_pc_abort do_undefinstr do_debug_exception
-el0_* el0t_* el1_* el1h_* el1t_* __dabt_usr __pabt_usr __irq_svc __und_svc notify_die arm_notify_die arm64_notify_die __exception_*
+el0t_* el1_* el1h_* el1t_* __dabt_usr __pabt_usr __irq_svc __und_svc notify_die arm_notify_die arm64_notify_die __exception_*
 handle_exception ret_from_exception do_trap_break
 kasan_* __kasan_* asan_* __asan_* __hwasan_* hwasan_* __hwsan* kmsan_* __kmsan_* __msan_* msan_* kcsan_* __kcsan_* __tsan_* kfence_* __kfence_* ubsan_* __ubsan_* handle_overflow* val_to_string*
 print_address_description* print_report* end_report* check_memory_region* memory_is_* memory_is_poisoned* check_region_inline check_inlined* quarantine_put
@@ -324,7 +330,8 @@ __sanitizer_cov_* write_comp_data sanitizer_cov_* fortify_panic __fortify_* __fo
 rust_helper_BUG rust_begin_unwind rust_panic* __rust_* core::panicking* <core::panicking* _RNvNtCs*panic*
 stack_segment divide_error machine_check double_fault int3 debug __cfi_* cfi_* handle_cfi_failure report_cfi_failure __stack_chk_fail
 skb_panic skb_over_panic skb_under_panic usercopy_abort __check_object_size check_heap_object* check_stack_object __check_heap_object check_page_span report_usercopy check_copy_size copy_overflow __copy_overflow
-printk* _printk vprintk* console_* __down_trylock_console_sem __printk_* dev_vprintk_emit
+printk* _printk vprintk* console_unlock console_flush* console_trylock* __down_trylock_console_sem __printk_* dev_vprintk_emit dev_printk_emit __x86_indirect_thunk* __x86_return_thunk srso_*
+perf_trace_* perf_tp_* perf_try_init_event perf_init_event perf_event_alloc trace_event_raw_event_* __bpf_trace_* bpf_trace_run* trace_call_bpf do_trace_* assertfail* btrfs_assertfail assfail asswarn
 nmi_cpu_backtrace* nmi_trigger_* nmi_trigger_cpumask_backtrace arch_trigger_* trigger_*`
 
 	helpers = `
@@ -334,7 +341,16 @@ _copy_from_user _copy_to_user __copy_from_user* __copy_to_user* copy_user_* copy
 atomic_* atomic64_* atomic_long_* arch_atomic* raw_atomic* __atomic_* generic_atomic* instrument_* __read_once* __write_once* __xchg* xchg* cmpxchg* test_bit* set_bit* clear_bit* __set_bit* __clear_bit* test_and_* __test_and_* arch_test_* arch_set_* arch_clear_* variable_test_bit constant_test_bit test_and_set_bit* change_bit __raw_readb __raw_readw __raw_readl __raw_readq __raw_writeb __raw_writew __raw_writel __raw_writeq
 find_first_bit find_next_bit* _find_next_bit* _find_first_* bitmap_* __bitmap_* hweight* __sw_hweight*
 list_* __list_* hlist_* __hlist_* INIT_LIST_HEAD klist_* plist_*
-refcount_* __refcount_* kref_get* kref_put* kref_sub
+refcount_* __refcount_* kref_get* kref_put* kref_sub ref_tracker_* lockref_* fast_dput dput
+xas_* xa_* __xa_* radix_tree_* __radix_tree_* idr_* ida_* __rb_* rb_insert_color* rb_erase* rb_next rb_prev rb_first* rb_last rb_replace_node* interval_tree_* mas_* mtree_*
+find_get_* find_lock_* filemap_get_* truncate_inode_pages* truncate_pagecache*
+vsnprintf vsprintf snprintf sprintf scnprintf vscnprintf pointer number format_decode kasprintf kvasprintf* simple_strto* kstrto* strnstr strim skip_spaces strspn strcspn strpbrk
+lock_timer_base* __mod_timer mod_timer* add_timer* del_timer* try_to_del_timer* __try_to_del_timer* timer_delete* __timer_delete* timer_shutdown* detach_if_pending detach_timer init_timer_key timer_init_key enqueue_timer internal_add_timer
+__flush_work* flush_work flush_delayed_work cancel_work* cancel_delayed_work* __cancel_work* __cancel_delayed_work* call_rcu* __call_rcu* kvfree_call_rcu kfree_call_rcu kthread_stop kthread_stop_put
+kobject_* kobj_* device_add device_del device_register device_unregister device_destroy device_create* device_initialize get_device_parent* add_uevent_var put_device get_device klist_* bus_add_device bus_probe_device rollback_registered* unregister_netdevice_many* unregister_netdevice_queue* register_netdevice
+skb_put skb_push skb_pull skb_put_data __skb_put __skb_pull __skb_push pskb_expand_head skb_over_panic
+logic_in* logic_out* inb inw inl outb outw outl readb readw readl readq writeb writew writel writeq ioread8 ioread16 ioread32 iowrite8 iowrite16 iowrite32
+__task_rq_lock task_rq_lock raw_spin_rq_lock* rq_lock* warn_alloc* pcpu_* free_large_kmalloc free_kmem_* __kfree_rcu bit_clear_unless
 rcu_read_lock* rcu_read_unlock* rcu_lock_* rcu_is_watching rcu_dereference* __rcu_read_* srcu_*
 debug_print_object* debug_check_no_obj* __debug_check_no_obj* debug_object_* __debug_object_* debug_timer_* debug_rcu_*
 kmalloc* __kmalloc* kzalloc* kcalloc* kmem_cache_* __kmem_cache_* slab_* ___slab_* __slab_* do_slab_free slub_* kfree kfree_sensitive kzfree kvfree* vfree vfree_atomic kvmalloc* kvzalloc* kvcalloc* kmem_* ksize __ksize krealloc* __do_krealloc __do_kmalloc* kmemdup* kstrdup* __kmemdup* kmalloc_array* cache_alloc* __cache_alloc* ____cache_alloc* cache_free* __cache_free* ___cache_free cache_grow* fallback_alloc new_slab* allocate_slab alloc_slab_page* deactivate_slab memdup_user* vmemdup_user setup_object* post_alloc_hook prep_new_page __do_cache_alloc
@@ -348,12 +364,12 @@ lock_acquire* __lock_acquire* lock_release* __lock_release* lock_is_held* lock_d
 print_* mark_lock* __mark_lock* check_prev* check_noncircular* check_deadlock* check_usage* check_irq_usage* check_lock* check_wait_context* check_flags* valid_state validate_chain* add_lock_to_list* alloc_list_entry graph_lock lookup_chain_cache* debug_check_no_lock* debug_locks_off* debug_show_* match_held_lock find_held_lock __bfs* reacquire_held_locks
 spin_lock* spin_unlock* spin_trylock* __spin_* spin_bug spin_dump rwlock_bug read_lock* read_unlock* write_lock* write_unlock* _raw_spin_* _raw_read_* _raw_write_* __raw_spin_* __raw_read_* __raw_write_* raw_spin_* do_raw_spin_* do_raw_read_* do_raw_write_* _spin_* queued_spin_* queued_read_* queued_write_* native_queued_* pv_queued_* kvm_wait pv_wait pv_kick* __pv_* hybrid_* debug_spin_* __spin_lock_debug ticket_spin_* arch_spin_* virt_spin_lock rt_spin_* rt_write_* rt_read_* rt_mutex_* __rt_mutex* rtlock_*
 mutex_* __mutex_* _mutex_* ww_mutex_* __ww_mutex_* osq_lock down_read* down_write* down_interruptible down_killable down_timeout down_trylock down __down __down_* up_read* up_write* up rwsem_* __rwsem_* percpu_down_* percpu_up_* __percpu_down_* percpu_rwsem_* call_rwsem_* bit_spin_* hlist_bl_lock rwbase_*
-local_bh_* __local_bh_* _local_bh_* local_lock* local_irq_* trace_hardirqs* trace_softirqs* lockdep_sys_exit* console_trylock* seqcount_* read_seqbegin write_seqlock*
+local_bh_* __local_bh_* _local_bh_* local_lock* local_irq_* lock_sock_nested reiserfs_write_lock* trace_hardirqs* trace_softirqs* lockdep_sys_exit* console_trylock* seqcount_* read_seqbegin write_seqlock*
 ___might_sleep __might_sleep might_sleep* __might_resched __cant_sleep __cant_migrate might_resched check_preemption_disabled debug_smp_processor_id __this_cpu_preempt_check preempt_count_* preempt_schedule* ___preempt_schedule* preempt_latency_* __preempt_* check_preempt_*
 suspicious_* rcu_sleep_check rcu_lockdep_* rcu_check_*`
 
 	waiting = `
-schedule schedule_* __schedule* _schedule* io_schedule* cond_resched* __cond_resched* _cond_resched context_switch* __switch_to* switch_to* finish_task_switch* schedule_timeout* wait_for_completion* __wait_for_* do_wait_for_common wait_for_common* wait_on_bit* __wait_on_bit* out_of_line_wait_* bit_wait* bit_wait_io wait_on_page_bit* __lock_page* wait_on_page_* folio_wait_* __folio_lock* folio_lock* folio_put_wait* wait_woken wait_event* wait_rcu_gp __wait_rcu_gp usleep_range* msleep* ssleep schedule_hrtimeout* freezable_* do_nanosleep hrtimer_nanosleep flush_work __flush_work* start_flush_work flush_workqueue __flush_workqueue drain_workqueue cancel_work_sync __cancel_work* cancel_delayed_work_sync sync_inode* wait_transaction* congestion_wait swait_* prepare_to_* do_wait_intr* percpu_ref_* kthread_park kthread_stop lock_page lock_buffer __lock_buffer wait_on_buffer __wait_on_buffer`
+schedule schedule_* __schedule* _schedule* io_schedule* cond_resched* __cond_resched* _cond_resched context_switch* __switch_to* switch_to* finish_task_switch* schedule_timeout* wait_for_completion* __wait_for_* do_wait_for_common wait_for_common* wait_on_bit* __wait_on_bit* out_of_line_wait_* bit_wait* bit_wait_io wait_on_page_bit* __lock_page* wait_on_page_* folio_wait_* __folio_lock* folio_lock* folio_put_wait* wait_woken wait_event* wait_rcu_gp __wait_rcu_gp usleep_range* msleep* ssleep schedule_hrtimeout* freezable_* do_nanosleep hrtimer_nanosleep flush_work __flush_work* start_flush_work flush_workqueue __flush_workqueue drain_workqueue cancel_work_sync __cancel_work* cancel_delayed_work_sync sync_inode* wait_transaction* congestion_wait swait_* prepare_to_* do_wait_intr* percpu_ref_* kthread_park rcu_barrier* _rcu_barrier* do_read_cache_folio do_read_cache_page* lock_page lock_buffer __lock_buffer wait_on_buffer __wait_on_buffer`
 
 	interrupts = `
 apic_timer_interrupt smp_apic_timer_interrupt asm_sysvec_* sysvec_* __sysvec_* asm_common_interrupt common_interrupt ret_from_intr do_IRQ retint_* restore_regs_and_iret idtentry_* irqentry_* irq_exit* __irq_exit* irq_enter* __do_softirq do_softirq* invoke_softirq handle_softirqs asm_call_on_stack asm_call_irq_on_stack run_sysvec_on_irqstack* interrupt_entry trace_hardirqs_o* call_on_irq_stack gic_handle_irq do_interrupt_handler handle_percpu_* generic_handle_* handle_domain_irq entry_SYSCALL* do_syscall_64 x64_sys_call do_fast_syscall_32 instr_sysvec_* run_on_irqstack*`

@@ -16,6 +16,7 @@ const (
 	pickIP                 // the instruction pointer's, else the first good frame after it
 	pickTrace              // first good frame of the first trace
 	pickLock               // "at: f" of the first lock named, else as pickTrace
+	pickFirst              // first good frame of any trace, locking left out
 	pickHung               // first good frame of the blocked task
 	pickStall              // the entry point of the subsystem that was running
 	pickLeak               // first frame that is no allocator
@@ -50,7 +51,7 @@ func rx(s string) *regexp.Regexp {
 // print them.
 var headers = []*header{
 	// mm/kasan/report.c, mm/kasan/report_*tags.c
-	{needle: "BUG: KASAN:", re: rx(`BUG: KASAN: ([a-z][a-z -]*[a-z])(?: (?:in|on) (?:FN)?| on address|$)`), class: KASAN, pick: pickHeader, build: buildKASAN},
+	{needle: "BUG: KAS", re: rx(`BUG: KAS[Aa][Nn]: ([a-z][a-z -]*[a-z])(?: (?:in|on) (?:FN)?| on address|$)`), class: KASAN, pick: pickHeader, build: buildKASAN},
 	// mm/kmsan/report.c
 	{needle: "BUG: KMSAN:", re: rx(`BUG: KMSAN: ([a-z][a-z -]*[a-z])(?: in (?:FN)?|$)`), class: KMSAN, title: "KMSAN: {1} in {f}", pick: pickHeader},
 	// kernel/kcsan/report.c
@@ -63,7 +64,7 @@ var headers = []*header{
 	// arch/x86/mm/fault.c
 	{needle: "BUG: ", re: rx(`BUG: (?:unable to handle )?kernel NULL pointer dereference`), class: Oops, title: "BUG: unable to handle kernel NULL pointer dereference in {f}", pick: pickIP},
 	{needle: "BUG: unable to handle", re: rx(`BUG: unable to handle (?:kernel paging request|page fault)`), class: Oops, title: "BUG: unable to handle kernel paging request in {f}", pick: pickIP},
-	{needle: "BUG: ", re: rx(`BUG: [uU]nable to handle (kernel [a-z ]+?)(?: at |$)`), class: Oops, title: "BUG: unable to handle {1} in {f}", pick: pickIP},
+	{needle: "BUG: ", re: rx(`BUG: [uU]nable to handle (kernel [a-z ]+?)(?: at |$)`), class: Oops, pick: pickIP, build: buildUnable},
 	{needle: "stack guard page was hit", re: rx(`BUG: (?:\w+ )?stack guard page was hit`), class: Bug, title: "BUG: stack guard page was hit in {f}", pick: pickIP},
 	{needle: "BUG: ", re: rx(`BUG: invalid or fatal FRED event`), class: Oops, title: "BUG: invalid or fatal FRED event in {f}", pick: pickIP},
 
@@ -85,13 +86,13 @@ var headers = []*header{
 
 	// kernel/locking/lockdep.c
 	{needle: "detected", re: rx(`(?:WARNING|INFO): possible (?:circular locking|recursive locking|irq lock inversion)`), class: Lockdep, title: "possible deadlock in {f}", pick: pickLock},
-	{needle: "-unsafe lock order detected", re: rx(`(?:WARNING|INFO): \w+-safe -> \w+-unsafe lock order detected`), class: Lockdep, title: "possible deadlock in {f}", pick: pickLock},
+	{needle: "-unsafe lock order detected", re: rx(`(?:WARNING|INFO): [\w-]+-safe -> [\w-]+-unsafe lock order detected`), class: Lockdep, title: "possible deadlock in {f}", pick: pickFirst},
 	{needle: "inconsistent lock state", re: rx(`(?:WARNING|INFO): inconsistent lock state`), class: Lockdep, title: "inconsistent lock state in {f}", pick: pickLock},
-	{needle: "nvalid wait context", re: rx(`(?:BUG|WARNING): [Ii]nvalid wait context`), class: Lockdep, title: "BUG: Invalid wait context in {f}", pick: pickTrace},
+	{needle: "nvalid wait context", re: rx(`(?:BUG|WARNING): [Ii]nvalid wait context`), class: Lockdep, title: "WARNING: locking bug in {f}", pick: pickTrace},
 	{needle: "bad unlock balance", re: rx(`(BUG|WARNING): bad unlock balance`), class: Lockdep, title: "{1}: bad unlock balance in {f}", pick: pickLock},
 	{needle: "bad contention", re: rx(`(BUG|WARNING): bad contention detected`), class: Lockdep, title: "{1}: bad contention in {f}", pick: pickLock},
 	{needle: "still has locks held", re: rx(`(BUG|WARNING): .{1,40}still has locks held`), class: Lockdep, title: "{1}: still has locks held in {f}", pick: pickLock},
-	{needle: "held lock freed", re: rx(`(BUG|WARNING): held lock freed`), class: Lockdep, title: "{1}: held lock freed in {f}", pick: pickTrace},
+	{needle: "held lock freed", re: rx(`(BUG|WARNING): held lock freed`), class: Lockdep, title: "{1}: held lock freed in {f}", pick: pickLock},
 	{needle: "lock held", re: rx(`(BUG|WARNING): (lock held when returning to user space|lock held at task exit time)`), class: Lockdep, title: "{1}: {2} in {f}", pick: pickLock},
 	{needle: "ested lock was not taken", re: rx(`(?:BUG|WARNING): [Nn]ested lock was not taken`), class: Lockdep, title: "WARNING: nested lock was not taken in {f}", pick: pickTrace},
 	{needle: "suspicious RCU usage", re: rx(`(WARNING|INFO): suspicious RCU usage`), class: Lockdep, title: "{1}: suspicious RCU usage in {f}", pick: pickTrace},
@@ -120,6 +121,9 @@ var headers = []*header{
 	{needle: "WARNING: CPU: ", re: rx(`WARNING: CPU: \d+ PID: \d+`), class: Warn, pick: pickTrace, build: buildWARN},
 	{needle: "WARNING: kernel stack", re: rx(`WARNING: kernel stack (regs|frame pointer) .*has bad (?:'(\w+)' )?value`), class: Warn, build: buildBadStack},
 
+	// arch/x86/kernel/unwind_orc.c, unwind_frame.c
+	{needle: "WARNING: ", re: rx(`^\s*WARNING: (can't (?:access|dereference) [a-z ]*registers|stack recursion|stack going in the wrong direction)`), class: Warn, title: "WARNING: {1}", loose: true},
+
 	// kernel/rcu/tree_stall.h, tree_exp.h, tasks.h, update.c
 	{needle: "INFO: rcu", re: rx(`INFO: rcu\w* (?:self-)?detected .*(?:stall|CPU|$)`), class: RCUStall, title: "INFO: rcu detected stall in {f}", pick: pickStall, long: true},
 	// kernel/hung_task.c
@@ -131,15 +135,15 @@ var headers = []*header{
 	{needle: "BUG ", re: rx(`^\s*BUG ([\w:.,@-]+) \((?:Not tainted|Tainted:[^)]*)\): (.+)`), class: Bug, build: buildSLUB},
 
 	// arch/x86/kernel/traps.c: trap names of DEFINE_IDTENTRY and die()
-	{needle: "general protection fault", re: rx(`(?:^|\W)general protection fault(?:,[^:]*)?(?::? [0-9a-f]{4}\b|\s*$|, probably|: maybe)`), class: Oops, title: "general protection fault in {f}", pick: pickIP},
-	{needle: ": ", re: rx(`(?:^|Oops: |PANIC: |traps: )(divide error|invalid opcode|stack segment|double fault|alignment check|overflow|bounds|bounds check|int3|coprocessor segment overrun|invalid TSS|segment not present|control protection|simd exception|kernel stack overflow \([a-z-]+\)|Bad pagetable|spurious interrupt bug)(?:: |, error_code: 0x)[0-9a-f]+(?: \[#\d+\]|$)`), class: Oops, title: "{1} in {f}", pick: pickIP, second: true},
-	{needle: "PANIC: ", re: rx(`^PANIC: (double fault|early exception \w+)`), class: Oops, title: "PANIC: {1} in {f}", pick: pickIP},
+	{needle: "general protection fault", re: rx(`general protection fault(?:,[^:]*)?: [0-9a-f]{4}\b|(?:^|\W)general protection fault(?:\s*$|, (?:probably|maybe))`), class: Oops, title: "general protection fault in {f}", pick: pickIP},
+	{needle: ": ", re: rx(`(?:^|Oops: |traps: )(divide error|invalid opcode|stack segment|double fault|alignment check|overflow|bounds|bounds check|int3|coprocessor segment overrun|invalid TSS|segment not present|control protection|simd exception|kernel stack overflow \([a-z-]+\)|Bad pagetable|spurious interrupt bug)(?:: |, error_code: 0x)[0-9a-f]+(?: \[#\d+\]|$)`), class: Oops, title: "{1} in {f}", pick: pickIP, second: true},
+	{needle: "PANIC: ", re: rx(`^(?:traps: )?PANIC: (double fault|early exception \w+)`), class: Oops, title: "PANIC: {1} in {f}", pick: pickIP, second: true},
+	{needle: "Internal error: ", re: rx(`Internal error: .*\[#\d+\]`), class: Oops, title: "Internal error in {f}", pick: pickIP, second: true},
 	{needle: "Oops", re: rx(`Oops(?: - [^:]+|: [^:\[]+)?: [0-9a-f]+ \[#\d+\]|Oops \[#\d+\]`), class: Oops, title: "Oops in {f}", pick: pickIP, second: true},
 	// arch/arm64/mm/fault.c, arch/riscv/mm/fault.c, arch/powerpc, arch/s390
 	{needle: "nable to handle kernel", re: rx(`Unable to handle kernel paging request`), class: Oops, title: "BUG: unable to handle kernel paging request in {f}", pick: pickIP},
 	{needle: "nable to handle kernel", re: rx(`Unable to handle kernel NULL pointer dereference`), class: Oops, title: "BUG: unable to handle kernel NULL pointer dereference in {f}", pick: pickIP},
 	{needle: "nable to handle kernel", re: rx(`Unable to handle kernel ([a-zA-Z -]+?)(?: at |$|,|\.)`), class: Oops, title: "BUG: unable to handle kernel {1} in {f}", pick: pickIP},
-	{needle: "Internal error: ", re: rx(`Internal error: .*\[#\d+\]`), class: Oops, title: "Internal error in {f}", pick: pickIP, second: true},
 	{needle: "Unhandled ", re: rx(`^Unhandled (fault|prefetch abort|exception)(?:: |\b)`), class: Other, title: "Unhandled {1} in {f}", pick: pickIP, loose: true},
 	{needle: "Bad mode in ", re: rx(`^Bad mode in (.+?) handler detected`), class: Oops, title: "Bad mode in {f}", pick: pickIP},
 	{needle: "nsufficient stack space", re: rx(`Insufficient stack space to handle exception`), class: Oops, title: "kernel stack overflow in {f}", pick: pickIP},
@@ -166,8 +170,8 @@ var headers = []*header{
 // benign lines hold the words of a header without being one.
 var benign = []string{
 	"INFO: lockdep is turned off", "INFO: Stall ended", "INFO: NMI handler", "INFO: recovery required",
-	"INFO: task hung", "INFO: lockdep", "INFO: rcu_tasks", "stall warnings", "stall_warn", "softlockup_panic",
-	"messages suppressed", "traps: ", "BUG: program execution failed",
+	"INFO: task hung", "INFO: lockdep", "stall warnings", "stall_warn", "softlockup_panic",
+	"messages suppressed", "] general protection", "] trap ", "BUG: program execution failed",
 	"WARNING: the mand mount option", "kasan: bad access detected", "Command line:", "Kernel command line:",
 	"unexpected failures (out of",
 }
@@ -223,7 +227,8 @@ func matchHeader(text string) (hit, bool) {
 				g = text[m[i]:m[i+1]]
 			}
 			r.groups = append(r.groups, g)
-			if h.re.SubexpNames()[i/2] == "f" && g != "" {
+			if h.re.SubexpNames()[i/2] == "f" && g != "" && g != "address" && g != "at" && g != "range" &&
+				!strings.HasPrefix(text[m[i+1]:], "/") && !strings.Contains(g, ".c") {
 				r.f = g
 			}
 		}

@@ -328,7 +328,7 @@ func parseLine(no int, s string, dropped func(int64)) (l line, ok bool) {
 func prompt(s string) int {
 	for i := 0; i < len(s) && i < 64; i++ {
 		switch s[i] {
-		case '#', '$', '>', '%':
+		case '#', '$', '>', '%', '+': // "+" is what "set -x" prints
 			if i+1 < len(s) && s[i+1] == ' ' {
 				return i + 2
 			}

@@ -13,6 +13,10 @@ type Crash struct {
 	Title string `json:"title"`          // stable name: kind and function
 	Func  string `json:"func,omitempty"` // function at fault, canonical; "" unknown
 
+	// Fingerprint joins the first five functions of the trace by ":"; names
+	// with a compiler's suffix are left out, since they come and go.
+	Fingerprint string `json:"fingerprint,omitempty"`
+
 	Line int    `json:"line"`           // 1-based line of the header
 	Time string `json:"time,omitempty"` // printk time of the header, seconds: "12.345678"
 	CPU  string `json:"cpu,omitempty"`

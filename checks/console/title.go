@@ -19,9 +19,11 @@ type crash struct {
 	text    []string // lines of the report without prefixes, header first
 	raw     []string // with prefixes
 	ctx     string
+	later   bool // another report was seen before
 	pending bool // loose header without proof yet
 	traces  int
-	idle    int // lines since the last one that belonged to a report
+	lockAt  bool // the last line ended in "at:", the next names the function
+	idle    int  // lines since the last one that belonged to a report
 	ended   bool
 	partial bool // header was the unfinished last line
 }
@@ -70,6 +72,13 @@ func (c *crash) finish() {
 		c.Title = masked(c.text[0])
 	}
 	c.Frames = c.trace()
+	var fp []string
+	for _, f := range c.Frames {
+		if len(fp) < 5 && (strings.HasPrefix(f.Func, "<") || !strings.Contains(f.Func, ".")) {
+			fp = append(fp, f.Func)
+		}
+	}
+	c.Fingerprint = strings.Join(fp, ":")
 }
 
 func (c *crash) expand(t string) string {
@@ -98,11 +107,20 @@ func (c *crash) choose(p pick, more *names) string {
 		if f := canonical(c.f); f != "" && !skip.has(f) && !more.has(f) {
 			return f
 		}
-		return firstGood(c.marks, skip, more, false)
+		if f := firstGood(c.marks, skip, more, false); f != "" || more != nil {
+			return f
+		}
+		return canonical(c.f)
 	case pickIP:
 		return c.fromIP(skip, more)
 	case pickTrace:
+		// "Preemption disabled at:" and held locks stand before the trace.
+		if f := firstGood(fromSection(c.marks), skip, more, false); f != "" {
+			return f
+		}
 		return firstGood(c.marks, skip, more, false)
+	case pickFirst:
+		return firstGood(c.marks, skipLocks, more, false)
 	case pickLock:
 		for _, m := range c.marks {
 			if m.kind == markLockAt {
@@ -117,7 +135,11 @@ func (c *crash) choose(p pick, more *names) string {
 		}
 		return firstGood(lastTrace(c.marks), skipLocks, more, false)
 	case pickHung:
-		return firstGood(c.marks, skipWaiting, more, true)
+		f := firstGood(c.marks, skipWaiting, more, true)
+		if strings.HasPrefix(f, "synchronize_rcu") {
+			return "synchronize_rcu"
+		}
+		return f
 	case pickStall:
 		return c.stalled()
 	case pickLeak:
@@ -145,6 +167,16 @@ func firstGood(ms []mark, skip, more *names, one bool) string {
 		}
 	}
 	return ""
+}
+
+// fromSection drops what stands before the first trace.
+func fromSection(ms []mark) []mark {
+	for i, m := range ms {
+		if m.kind == markSection {
+			return ms[i:]
+		}
+	}
+	return ms
 }
 
 // lastTrace drops the traces of a lockdep report that show how locks were
@@ -177,9 +209,21 @@ func (c *crash) fromIP(skip, more *names) string {
 		if f := firstGood(c.marks[i+1:], skip, more, false); f != "" {
 			return f
 		}
-		return firstGood(c.marks[:i], skip, more, false)
+		if f := firstGood(c.marks[:i], skip, more, false); f != "" {
+			return f
+		}
+		break
 	}
-	return firstGood(c.marks, skip, more, false)
+	if f := firstGood(c.marks, skip, more, false); f != "" {
+		return f
+	}
+	for _, m := range c.marks {
+		// Nothing but entry code: a jump to nowhere.
+		if f := canonical(m.fr.Func); m.kind == markFrame && !skip.has(f) {
+			return f
+		}
+	}
+	return ""
 }
 
 var (
@@ -190,7 +234,7 @@ var (
 		system_call_fastpath tracesys* sysenter_* invoke_syscall el0_svc* __invoke_syscall do_el0_svc ret_fast_syscall x64_sys_call ia32_sys_call do_trap_ecall_u __do_syscall
 		do_vfs_ioctl vfs_ioctl ksys_ioctl sys_ioctl SyS_ioctl SYSC_ioctl compat_SyS_ioctl compat_sys_ioctl
 		vfs_read vfs_write __vfs_read __vfs_write new_sync_read new_sync_write do_iter_read do_iter_write do_iter_readv_writev call_read_iter call_write_iter vfs_iter_write vfs_iter_read do_readv do_writev kernel_read kernel_write
-		sock_sendmsg sock_recvmsg __sock_sendmsg sock_sendmsg_nosec sock_recvmsg_nosec sock_write_iter sock_read_iter __sock_create ____sys_sendmsg
+		sock_sendmsg sock_recvmsg __sock_sendmsg sock_sendmsg_nosec sock_recvmsg_nosec sock_write_iter sock_read_iter ____sys_sendmsg
 		nfnetlink_rcv_msg task_work_run process_one_work process_scheduled_works kthread call_timer_fn expire_timers __run_timers __hrtimer_run_queues
 		net_rx_action __napi_poll napi_poll netif_receive_skb* __netif_receive_skb* tasklet_action* run_ksoftirqd smpboot_thread_fn do_softirq __do_softirq handle_softirqs rcu_do_batch rcu_core
 		do_one_initcall do_init_module notifier_call_chain __fput ret_from_fork* vfs_open do_dentry_open`)
@@ -323,9 +367,9 @@ func (c *crash) or(f string) string {
 func buildKASAN(c *crash) {
 	kind := strings.ReplaceAll(c.group(1), " ", "-")
 	switch kind {
-	case "double-free-or-invalid-free":
+	case "double-free-or-invalid-free", "double-free":
+		// One check, whose name changed between kernels.
 		kind = "invalid-free"
-	case "use-after-free", "out-of-bounds":
 	case "out-of-bounds-access", "out-of-bounds-on-stack":
 		kind = "out-of-bounds"
 	}
@@ -348,7 +392,8 @@ func buildKASAN(c *crash) {
 			c.Title = "KASAN: " + kind + " in " + c.or(c.Func)
 			return
 		}
-		if c.Func == "" {
+		// Nothing is known but the header.
+		if c.f != "" {
 			c.Func = canonical(c.f)
 		}
 		c.Title = "KASAN: " + kind + " in " + c.or(c.Func)
@@ -358,6 +403,19 @@ func buildKASAN(c *crash) {
 		return
 	}
 	c.Title = "KASAN: " + kind + " " + access + " in " + c.or(c.Func)
+}
+
+// buildUnable completes a header that another writer or the end of the log
+// cut off.
+func buildUnable(c *crash) {
+	what := c.group(1)
+	for _, full := range []string{"kernel paging request", "kernel NULL pointer dereference"} {
+		if strings.HasPrefix(full, what) {
+			what = full
+			break
+		}
+	}
+	c.Title = "BUG: unable to handle " + what + " in " + c.or(c.Func)
 }
 
 func buildKCSAN(c *crash) {
@@ -443,9 +501,6 @@ func buildWARN(c *crash) {
 		p = pickHeader
 	}
 	c.Func = c.choose(p, more)
-	if c.Func == "" && c.f != "" && title == "WARNING in {f}" && !skipReport.has(head) {
-		c.Func = head
-	}
 	c.Title = c.expand(title)
 }
 
@@ -507,7 +562,13 @@ func buildSyz(c *crash) {
 }
 
 func buildPanic(c *crash) {
-	why := strings.TrimSpace(c.group(1))
+	why := strings.TrimPrefix(strings.TrimSpace(c.group(1)), "kernel: ")
+	for _, w := range []string{"panic_on_", "Fatal exception", "hung_task:", "softlockup:", "hard LOCKUP", "RCU Stall", "Hard LOCKUP"} {
+		// The kernel was told to panic when it reports something else.
+		if strings.Contains(why, w) && c.later {
+			c.Consequence = true
+		}
+	}
 	switch {
 	case strings.HasPrefix(why, "stack-protector"):
 		_, f, _ := strings.Cut(why, "in: ")
@@ -528,6 +589,8 @@ func buildPanic(c *crash) {
 		c.Title = "kernel panic: corrupted stack end in " + c.or(c.Func)
 	case strings.HasPrefix(why, "Attempted to kill init"):
 		c.Title = "kernel panic: Attempted to kill init!"
+	case strings.HasPrefix(why, "Fatal exception"):
+		c.Title = "kernel panic: Fatal exception"
 	case why == "":
 		c.Title = "kernel panic"
 	default:

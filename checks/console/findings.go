@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"fmt"
+	"sort"
+
+	"patchcheck/checks"
+)
+
+// evidenceLines of a report go into a finding; the run folder has them all.
+const evidenceLines = 40
+
+// source of a class: where the kernel prints or documents it.
+var sources = map[Class]struct{ title, source, fix string }{
+	Oops:        {"the kernel took a trap in its own code", "arch/*/mm/fault.c; Documentation/admin-guide/bug-hunting.rst", "look at the function that the title names; decode the trace with scripts/decode_stacktrace.sh"},
+	Bug:         {"the kernel found its own state to be impossible", "lib/bug.c, lib/list_debug.c, mm/slub.c; Documentation/admin-guide/bug-hunting.rst", "read the condition at the file and line that the report names"},
+	Warn:        {"a WARN_ON fired", "kernel/panic.c; Documentation/process/deprecated.rst", "read the condition at the file and line that the report names"},
+	KASAN:       {"bad memory access found by KASAN", "Documentation/dev-tools/kasan.rst", "compare the access with the traces of allocation and free in the report"},
+	KMSAN:       {"use of uninitialised memory found by KMSAN", "Documentation/dev-tools/kmsan.rst", "initialise what the report says was stored or allocated"},
+	KCSAN:       {"data race found by KCSAN", "Documentation/dev-tools/kcsan.rst", "lock the accesses, or mark them with READ_ONCE, WRITE_ONCE or data_race"},
+	KFENCE:      {"bad memory access found by KFENCE", "Documentation/dev-tools/kfence.rst", "compare the access with the traces of allocation and free in the report"},
+	UBSAN:       {"undefined behaviour found by UBSAN", "Documentation/dev-tools/ubsan.rst", "check the operands at the file and line that the report names"},
+	Lockdep:     {"locking rules broken", "Documentation/locking/lockdep-design.rst; Documentation/RCU/lockdep-splat.rst", "follow the chain of locks in the report"},
+	HungTask:    {"a task slept without end", "kernel/hung_task.c; Documentation/admin-guide/sysctl/kernel.rst (hung_task_timeout_secs)", "find what the task waits for in the trace"},
+	Lockup:      {"a CPU did not schedule or take interrupts", "Documentation/admin-guide/lockup-watchdogs.rst", "look for a loop that does not end in the function named"},
+	RCUStall:    {"RCU found a CPU or task that holds up a grace period", "Documentation/RCU/stallwarn.rst", "look for a loop that does not end in the function named"},
+	HangOther:   {"a watchdog of the kernel fired", "kernel/workqueue.c", "find what does not end in the trace"},
+	Refcount:    {"a reference counter went wrong", "lib/refcount.c", "pair each get with one put on every path of the function named"},
+	AtomicSleep: {"the kernel slept in atomic context", "kernel/sched/core.c; Documentation/kernel-hacking/locking.rst", "allocate with GFP_ATOMIC, or leave the atomic section first"},
+	Leak:        {"memory or a reference leaked", "Documentation/dev-tools/kmemleak.rst; lib/ref_tracker.c", "free the object on every path of the function that allocated it"},
+	Panic:       {"the kernel panicked", "kernel/panic.c", "the lines before the panic say why"},
+	Reboot:      {"the kernel started a second time without being told to", "the second kernel banner of the console", "look at the last lines before the banner; a triple fault prints nothing"},
+	Other:       {"the kernel reported an error of its own", "the line itself", "search the kernel for the text"},
+	Fuzzer:      {"syzkaller failed, not the kernel", "pkg/report of syzkaller", "check the fuzzer's set-up"},
+}
+
+// Rules are the findings that this package can make.
+var Rules = func() []checks.Rule {
+	var rs []checks.Rule
+	for c, s := range sources {
+		sev := checks.Error
+		if c == Fuzzer {
+			sev = checks.Note
+		}
+		rs = append(rs, checks.Rule{ID: "console." + string(c), Severity: sev, Title: s.title, Source: s.source, Fix: s.fix})
+	}
+	rs = append(rs,
+		checks.Rule{ID: "console.consequence", Severity: checks.Note, Title: "a report that an earlier one probably caused", Source: "kernel taint and order of the reports", Fix: "look at the first report"},
+		checks.Rule{ID: "console.truncated", Severity: checks.Warning, Title: "the console log ends within a report", Source: "no end mark and no stack trace", Fix: "let the guest live a few seconds longer after the first line of a report"},
+		checks.Rule{ID: "console.dropped", Severity: checks.Warning, Title: "the console lost kernel messages", Source: "kernel/printk/printk.c", Fix: "read dmesg of the guest too, raise log_buf_len, or log less"},
+		checks.Rule{ID: "console.oom", Severity: checks.Warning, Title: "the guest ran out of memory", Source: "mm/oom_kill.c", Fix: "give the guest more memory; this says nothing about the series"},
+		checks.Rule{ID: "console.boot-fail", Severity: checks.Error, Title: "the guest did not reach its init", Source: "init/main.c, init/do_mounts.c", Fix: "see the reason"},
+	)
+	sort.Slice(rs, func(i, j int) bool { return rs[i].ID < rs[j].ID })
+	return rs
+}()
+
+func rule(id string) checks.Rule {
+	for _, r := range Rules {
+		if r.ID == id {
+			return r
+		}
+	}
+	return checks.Rule{ID: id, Severity: checks.Error}
+}
+
+// Findings turns a report into findings: one for each title, and one for each
+// thing that limits what the log can prove.
+func Findings(r Report) []checks.Finding {
+	var out []checks.Finding
+	for _, c := range r.Reports {
+		ru := rule("console." + string(c.Class))
+		f := ru.New(checks.Where{Line: c.Line}, "%s", c.Title)
+		if c.Count > 1 {
+			f.Message += fmt.Sprintf(" (%d times)", c.Count)
+		}
+		if c.Consequence {
+			f.ID, f.Severity = "console.consequence", checks.Note
+			f.Message += ": probably a consequence of " + r.Title
+		}
+		if c.Suspect != "" {
+			f.Severity = checks.Warning
+			f.Message += "; SUSPECT: " + c.Suspect + " makes time-outs fire late or falsely"
+		}
+		if c.Truncated {
+			f.Message += "; TRUNCATED: the log ends within this report"
+		}
+		f.Evidence = c.Text
+		if len(f.Evidence) > evidenceLines {
+			f.Evidence = f.Evidence[:evidenceLines:evidenceLines]
+		}
+		out = append(out, f)
+	}
+	if r.Truncated {
+		out = append(out, rule("console.truncated").New(checks.Where{Line: r.Lines}, "the log ends within a report, after %d lines", r.Lines))
+	}
+	if r.BootFail != "" {
+		out = append(out, rule("console.boot-fail").New(checks.Where{}, "BOOT_FAIL: %s", r.BootFail))
+	}
+	if r.Dropped > 0 {
+		out = append(out, rule("console.dropped").New(checks.Where{}, "%d printk messages never reached the console: a report may be missing", r.Dropped))
+	}
+	for _, e := range r.Events {
+		if e.Kind == KindOOM {
+			f := rule("console.oom").New(checks.Where{Line: e.Line}, "GUEST_OOM: the kernel killed a task for lack of memory")
+			f.Evidence = []string{e.Text}
+			out = append(out, f)
+		}
+	}
+	return out
+}
