@@ -147,12 +147,42 @@ func Parse(r Raw, opts Options) *Message {
 	m := &Message{Commit: r.Commit, Offset: r.Offset}
 	m.Facts.MboxUnquoted = r.Unquoted
 	h, body, cut := parseHeader(skipLeading(r.Data))
+	m.read(h, body, cut, opts)
+	return m
+}
+
+// ParseText makes a Message of text that has no mail header of its own, such
+// as an archive page or a bare diff; h is what else is known of it.
+func ParseText(h Header, text []byte, offset int, opts Options) *Message {
+	m := &Message{Offset: offset}
+	m.read(h, text, false, opts)
+	m.Facts.RawHeader8Bit = false
+	return m
+}
+
+// LooksLikeMail reports whether data begins with a mail header, as opposed to
+// other text with a colon in its first line.
+func LooksLikeMail(data []byte) bool {
+	data = skipLeading(data)
+	h, _, _ := parseHeader(data[:min(len(data), maxHeaderBytes)])
+	if len(h) < 2 {
+		return false
+	}
+	for _, name := range []string{"From", "Subject", "Date", "Message-ID", "Received", "Return-Path", "Delivered-To"} {
+		if h.Has(name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *Message) read(h Header, body []byte, cut bool, opts Options) {
 	m.Header = h
 	if cut {
 		m.problem("mail.header-size", "the mail header is larger than %d KiB or has more than %d fields; the rest of it is not read", maxHeaderBytes>>10, maxHeaderFields)
 	}
 	m.readHeader()
-	if n := longestLine(r.Data); n > 0 {
+	if n := longestLine(body); n > 0 {
 		m.Facts.LongestLine = n
 		if n > maxLine {
 			m.problem("mail.line-length", "a line of the mail is %d bytes long; no mailer sends such a line whole", n)
@@ -167,6 +197,13 @@ func Parse(r Raw, opts Options) *Message {
 		m.segs = []segment{{len(m.text), "", 0}}
 		m.problem("mail.html-only", "the mail has no plain text, only HTML; a patch in it cannot be applied")
 	}
+	// git, too, ends the last line when the mail does not.
+	if n := len(m.text); n > 0 && m.text[n-1] != '\n' {
+		m.text = append(m.text[:n:n], '\n')
+		if k := len(m.segs); k > 0 {
+			m.segs[k-1].end = n + 1
+		}
+	}
 	encoded := m.Facts.TransferEncoding == "base64" || m.Facts.TransferEncoding == "quoted-printable"
 	before := len(m.text)
 	if t := normalizeCR(m.text, encoded, &m.Facts); len(t) != before {
@@ -179,6 +216,9 @@ func Parse(r Raw, opts Options) *Message {
 		if len(m.segs) == 1 {
 			m.segs[0].end = len(t)
 		}
+	}
+	if m.Facts.QuotedCRLF {
+		m.problem("mail.quoted-crlf", "the lines of the %s body end in CRLF (quoted CRLF): a relay has re-encoded the mail; git am keeps the CR and then fails to apply", m.Facts.TransferEncoding)
 	}
 	for i, a := range w.attached {
 		if opts.depth >= maxDepth || i >= maxAttached {
@@ -195,7 +235,6 @@ func Parse(r Raw, opts Options) *Message {
 		}
 	}
 	m.readText(opts)
-	return m
 }
 
 func (m *Message) readHeader() {

@@ -13,6 +13,7 @@ var Rules = []checks.Rule{
 	{ID: "mail.mime-wrong", Severity: checks.Warning, Title: "the mail is not what its MIME header says", Source: "RFC 2046", Fix: "have the sender post again without re-encoding relays; git am may refuse the mail as it is"},
 	{ID: "mail.mime-truncated", Severity: checks.Warning, Title: "multipart mail without its end", Source: "RFC 2046 5.1.1", Fix: "get the mail again; it may have been cut"},
 	{ID: "mail.transfer-encoding", Severity: checks.Warning, Title: "body is not in the encoding that the header declares", Source: "RFC 2045 6", Fix: "post again with git send-email"},
+	{ID: "mail.quoted-crlf", Severity: checks.Warning, Title: "CRLF line ends hidden in base64 or quoted-printable", Source: "git-am(1) --quoted-cr", Fix: "apply with git am --quoted-cr=strip, or post again without the relay that did it"},
 	{ID: "mail.nul-byte", Severity: checks.Error, Title: "text holds NUL bytes", Source: "git-mailinfo(1)", Fix: "post again with git send-email"},
 	{ID: "mail.html-only", Severity: checks.Error, Title: "mail is HTML only", Source: "Documentation/process/email-clients.rst", Fix: "send plain text"},
 	{ID: "mail.charset-missing", Severity: checks.Warning, Title: "text is not ASCII and no charset is declared", Source: "RFC 2045 5.2", Fix: "declare UTF-8: git send-email --8bit-encoding=UTF-8"},
