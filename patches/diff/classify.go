@@ -303,7 +303,21 @@ func (a *applier) diagnose(f *File, fr *FileResult, lines []string, places []pla
 		default:
 			hr.Class = Conflict
 			hr.FoundLine = index.nearest(h, max(h.OldStart-1, 0)+drift) + 1
-			a.overtaken(h, hr, lines, index)
+			p := newPattern(h, false)
+			if at, err := p.search(newImage(lines), false, false, a.budget); err == nil && at >= 0 && len(p.pre) > 0 && !f.IsDelete {
+				hr.FoundLine = at + 1
+				hr.Note = fmt.Sprintf("its old lines are at line %d, but ", at+1)
+				switch {
+				case p.trailing == 0 && at+len(p.pre) != len(lines):
+					hr.Note += "without context behind them git takes them only at the end of the file"
+				case p.oldStart <= 1 && at != 0:
+					hr.Note += "a hunk for line 1 must fit at the start of the file"
+				default:
+					hr.Note += "another hunk of the patch uses some of them"
+				}
+			} else {
+				a.overtaken(h, hr, lines, index)
+			}
 		}
 		hr.Expected = texts(h.side(Delete))
 		hr.Found = chomp(window(lines, hr.FoundLine-1, len(hr.Expected)))
@@ -407,7 +421,10 @@ func squeeze(l string) string {
 		}
 		b.WriteRune(r)
 	}
-	return b.String() + "\n"
+	if strings.HasSuffix(l, "\n") {
+		b.WriteByte('\n')
+	}
+	return b.String()
 }
 
 func crlfNote(h *Hunk) string {
@@ -535,6 +552,9 @@ type gnuPlace struct {
 // file until fuzz makes up the difference.
 func gnuPlaces(f *File, lines []string, b *budget) []gnuPlace {
 	out := make([]gnuPlace, len(f.Hunks))
+	if f.IsDelete {
+		return out // it keeps a file with other content
+	}
 	shift, frozen := 0, 0
 	for i := range f.Hunks {
 		h := &f.Hunks[i]

@@ -257,6 +257,10 @@ func (lo *locator) put(h *Hunk, p pattern) place {
 	if at < 0 {
 		return place{at: -1, orig: -1, err: err}
 	}
+	if n := lo.im.len(); len(p.pre) == 0 && at == n && n > 0 && !strings.HasSuffix(lo.im.at(n-1).text, "\n") {
+		// git takes this and joins the last line with the first new one.
+		return place{at: -1, orig: -1}
+	}
 	pl := place{ok: true, at: at, offset: at - p.start, orig: lo.total}
 	for i := at; i < lo.im.len(); i++ {
 		if l := lo.im.at(i); l.tree >= 0 {

@@ -127,7 +127,7 @@ func (r *Result) HunkCounts() (all, apply, present, overtaken int) {
 // LooksMerged says whether the patch looks like an old one that the tree holds
 // in a later form: nothing of it is new, and some of it stands as it was.
 func (r *Result) LooksMerged() bool {
-	if r.Applies {
+	if r.Class != PartiallyApplied && r.Class != Conflict && r.Class != MissingFile {
 		return false
 	}
 	all, _, present, overtaken := r.HunkCounts()
