@@ -206,6 +206,7 @@ type IOResult struct {
 	DumpAt    int64  `json:"dump_at,omitempty"`   // offset of the first byte of Got and Expected
 	Diagnosis string `json:"diagnosis,omitempty"` // what stands at FirstDiff: zeros, the content of another offset, a short file
 	FileSize  int64  `json:"file_size"`           // as fstat shows it afterwards
+	FS        string `json:"fs,omitempty"`        // file system that was used: "nfs" is the client\'s side, "tmpfs" the server\'s
 	ElapsedUS int64  `json:"elapsed_us"`
 	SlowestUS int64  `json:"slowest_us"` // one call
 }
@@ -229,6 +230,7 @@ type FilesResult struct {
 	Want      string   `json:"want"`
 	Wrong     []string `json:"wrong,omitempty"` // first few: "f017: first differs at byte 12"
 	WrongN    int      `json:"wrong_n"`
+	FS        string   `json:"fs,omitempty"` // as in IOResult
 	ElapsedUS int64    `json:"elapsed_us"`
 	SlowestUS int64    `json:"slowest_us"`
 }

@@ -4,6 +4,7 @@ package guestwork
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -57,6 +58,9 @@ func (w *work) mount(ctx context.Context, r *guestproto.Mount, log func(string))
 		e := diagnoseMount(errnoOf(err), r, w.mountFacts(r))
 		if e == nil {
 			e = kernelf("")
+		}
+		if _, ok := errors.AsType[*optionError](err); ok {
+			e = setupf("this kernel's NFS client does not know the option or its value; its own message is in the detail", "")
 		}
 		found := e.Message
 		e.Message = fmt.Sprintf("mounting %s with %s failed", source, strings.Join(opts, ","))
@@ -123,6 +127,16 @@ func mountOptions(r *guestproto.Mount, mountPort int) []string {
 	return append(opts, r.Options...)
 }
 
+// optionError is a mount option that the kernel refused by itself, before any
+// packet was sent.
+type optionError struct {
+	option string
+	err    error
+}
+
+func (e *optionError) Error() string { return "option " + e.option + ": " + e.err.Error() }
+func (e *optionError) Unwrap() error { return e.err }
+
 // mountNFS mounts by the file system context calls (fsopen(2)), which unlike
 // mount(2) give the kernel's messages.
 func mountNFS(source, at string, opts []string) (kmsg string, err error) {
@@ -147,7 +161,7 @@ func mountNFS(source, at string, opts []string) (kmsg string, err error) {
 			err = unix.FsconfigSetFlag(fs, k)
 		}
 		if err != nil {
-			return "", fmt.Errorf("option %s: %w", o, err)
+			return "", &optionError{o, err}
 		}
 	}
 	if err := unix.FsconfigCreate(fs); err != nil {
@@ -292,7 +306,7 @@ func diagnoseMount(no unix.Errno, r *guestproto.Mount, f mountFacts) *guestproto
 		e.Hint = "an option may not fit this kernel; the kernel's own message is in the detail"
 	case unix.EACCES, unix.EPERM:
 		e.Class = guestproto.ClassSetup
-		e.Hint = "the export's options or rpc.mountd refuse this client: see exportfs -v"
+		e.Hint = "there is no such export, or its options or rpc.mountd refuse this client: see exportfs -v"
 	case unix.ENOENT:
 		e.Class = guestproto.ClassSetup
 		e.Hint = "there is no such export; NFSv4 paths begin at the export with fsid=0, NFSv3 ones are the server's own"
@@ -332,9 +346,33 @@ func (w *work) umount(ctx context.Context, r *guestproto.Umount, log func(string
 	if err := unix.Unmount(at, flags); err != nil {
 		e := kernelf("cannot unmount %s", at)
 		if errnoOf(err) == unix.EBUSY {
-			e.Hint = "no program of ours has a file open there after its verb ended: the kernel holds a reference"
+			e.Hint = "no process uses a file or folder there: the kernel holds a reference"
+			if users := w.usersOf(at); len(users) > 0 {
+				e.Class = guestproto.ClassSetup
+				e.Hint = "end what uses it first"
+				e.Detail = strings.Join(users, "\n")
+			}
 		}
 		return nil, withErrno(e, err)
 	}
 	return nil, nil
+}
+
+// usersOf lists the processes that have a file open below a mount point or
+// their current folder there.
+func (w *work) usersOf(at string) []string {
+	var users []string
+	below := func(p string) bool { return p == at || strings.HasPrefix(p, at+"/") }
+	dirs, _ := filepath.Glob(w.path("/proc/[0-9]*"))
+	for _, d := range dirs {
+		links, _ := filepath.Glob(filepath.Join(d, "fd", "*"))
+		for _, l := range append(links, filepath.Join(d, "cwd"), filepath.Join(d, "root")) {
+			if target, err := os.Readlink(l); err == nil && below(target) {
+				comm, _ := os.ReadFile(filepath.Join(d, "comm"))
+				users = append(users, fmt.Sprintf("process %s (%s) uses %s", filepath.Base(d), strings.TrimSpace(string(comm)), target))
+				break
+			}
+		}
+	}
+	return users
 }

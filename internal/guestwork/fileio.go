@@ -125,10 +125,51 @@ func timed(slowest *time.Duration, f func() (int, error)) (int, error) {
 	return n, err
 }
 
-// onNFS tells whether f is on an NFS mount.
-func onNFS(f *os.File) bool {
+// fsNames are the file systems that a workload meets, by their magic numbers
+// (include/uapi/linux/magic.h).
+var fsNames = map[int64]string{
+	unix.NFS_SUPER_MAGIC:   "nfs",
+	unix.TMPFS_MAGIC:       "tmpfs",
+	unix.EXT4_SUPER_MAGIC:  "ext4",
+	unix.XFS_SUPER_MAGIC:   "xfs",
+	unix.BTRFS_SUPER_MAGIC: "btrfs",
+	0x858458f6:             "rootfs", // RAMFS_MAGIC
+}
+
+func fsName(st *unix.Statfs_t) string {
+	if n, ok := fsNames[int64(st.Type)]; ok {
+		return n
+	}
+	return fmt.Sprintf("%#x", st.Type)
+}
+
+// fileFS names the file system of an open file.
+func fileFS(f *os.File) string {
 	var st unix.Statfs_t
-	return unix.Fstatfs(int(f.Fd()), &st) == nil && st.Type == unix.NFS_SUPER_MAGIC
+	if unix.Fstatfs(int(f.Fd()), &st) != nil {
+		return ""
+	}
+	return fsName(&st)
+}
+
+// onNFS tells whether f is on an NFS mount.
+func onNFS(f *os.File) bool { return fileFS(f) == "nfs" }
+
+// pathOnNFS tells whether path, or the nearest folder above it that exists, is
+// on an NFS mount: an error on opening it is then the kernel's answer.
+func pathOnNFS(path string) bool {
+	for {
+		var st unix.Statfs_t
+		err := unix.Statfs(path, &st)
+		if err == nil {
+			return fsName(&st) == "nfs"
+		}
+		up := filepath.Dir(path)
+		if err != unix.ENOENT || up == path {
+			return err != unix.ENOENT
+		}
+		path = up
+	}
 }
 
 // checkOwner reports a new file that belongs to nobody although root made it:
@@ -196,7 +237,7 @@ func (w *work) write(ctx context.Context, r *guestproto.IO, log func(string)) (_
 	}
 	f, err := openFile(r.Path, flags)
 	if err != nil {
-		return nil, ioError(err, false, "cannot open %s for writing%s", r.Path, direct(r.Direct))
+		return nil, ioError(err, pathOnNFS(r.Path), "cannot open %s for writing%s", r.Path, direct(r.Direct))
 	}
 	closed := false
 	defer func() {
@@ -216,7 +257,7 @@ func (w *work) write(ctx context.Context, r *guestproto.IO, log func(string)) (_
 	}
 	defer free()
 	c := newContent(r.Seed)
-	res := &guestproto.IOResult{FirstDiff: -1}
+	res := &guestproto.IOResult{FirstDiff: -1, FS: fileFS(f)}
 	var slowest time.Duration
 	start := time.Now()
 	err = blocks(r, func(off int64, n int) error {
@@ -312,7 +353,7 @@ func (w *work) compare(ctx context.Context, r *guestproto.IO, server bool) (*gue
 	}
 	f, err := openFile(r.Path, flags)
 	if err != nil {
-		return nil, ioError(err, false, "cannot open %s for reading%s", r.Path, direct(r.Direct))
+		return nil, ioError(err, pathOnNFS(r.Path), "cannot open %s for reading%s", r.Path, direct(r.Direct))
 	}
 	defer f.Close()
 	nfs := onNFS(f)
@@ -326,7 +367,7 @@ func (w *work) compare(ctx context.Context, r *guestproto.IO, server bool) (*gue
 		return nil, ioError(err, nfs, "%s: fstat failed", r.Path)
 	}
 	c := newContent(r.Seed)
-	res := &guestproto.IOResult{FirstDiff: -1, FileSize: st.Size}
+	res := &guestproto.IOResult{FirstDiff: -1, FileSize: st.Size, FS: fileFS(f)}
 	var h hash.Hash
 	if server && !r.Random {
 		h = sha256.New()

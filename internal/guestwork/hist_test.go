@@ -281,3 +281,19 @@ func TestLastTraceError(t *testing.T) {
 		t.Error("an empty log gives something")
 	}
 }
+
+// A probe on a tracepoint that is not there would count 0 and look right.
+func TestHasTracepoint(t *testing.T) {
+	w := fakeRoot(t, map[string]string{
+		"/sys/kernel/tracing/events/rpcrdma/svcrdma_post_send/format": "",
+		"/proc/kallsyms": "0000000000000000 D __tracepoint_sched_util_est_se_tp\n0000000000000000 d __tracepoint_in_module\t[rpcrdma]\n",
+	})
+	for name, want := range map[string]bool{
+		"svcrdma_post_send": true, "sched_util_est_se_tp": true, "in_module": true,
+		"nosuch": false, "util_est_se_tp": false, "svcrdma_post": false,
+	} {
+		if got := w.hasTracepoint(name); got != want {
+			t.Errorf("hasTracepoint(%s) = %t", name, got)
+		}
+	}
+}

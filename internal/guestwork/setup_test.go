@@ -548,3 +548,16 @@ func TestCheckTracking(t *testing.T) {
 		}
 	}
 }
+
+func TestUsersOf(t *testing.T) {
+	w := fakeRoot(t, map[string]string{"/proc/71/comm": "cat\n", "/proc/72/comm": "sh\n", "/proc/73/comm": "x\n"})
+	for p, target := range map[string]string{"71/fd/3": "/mnt/nfs/a", "72/cwd": "/mnt/nfs", "73/cwd": "/mnt/nfs2"} {
+		l := w.path("/proc/" + p)
+		os.MkdirAll(filepath.Dir(l), 0o755)
+		os.Symlink(target, l)
+	}
+	want := []string{"process 71 (cat) uses /mnt/nfs/a", "process 72 (sh) uses /mnt/nfs"}
+	if d := cmp.Diff(want, w.usersOf("/mnt/nfs")); d != "" {
+		t.Error(d)
+	}
+}

@@ -45,10 +45,14 @@ func (w *work) files(ctx context.Context, r *guestproto.Files, log func(string))
 	}
 	if !r.Check {
 		if err := os.MkdirAll(r.Dir, 0o755); err != nil {
-			return nil, ioError(err, false, "cannot make the folder %s", r.Dir)
+			return nil, ioError(err, pathOnNFS(r.Dir), "cannot make the folder %s", r.Dir)
 		}
 	}
 	res := &guestproto.FilesResult{}
+	var fs unix.Statfs_t
+	if unix.Statfs(r.Dir, &fs) == nil {
+		res.FS = fsName(&fs)
+	}
 	var slowest time.Duration
 	start := time.Now()
 	buf := make([]byte, r.MaxSize+1)
@@ -129,7 +133,7 @@ func extraFiles(r *guestproto.Files, res *guestproto.FilesResult) error {
 		if res.WrongN > 0 {
 			return nil // the folder is gone, and each file was missed above
 		}
-		return ioError(err, true, "cannot list %s", r.Dir)
+		return ioError(err, pathOnNFS(r.Dir), "cannot list %s", r.Dir)
 	}
 	ours := make(map[string]bool, r.Count)
 	for i := range r.Count {
@@ -173,7 +177,7 @@ func sumFile(h hash.Hash, name string, b []byte) {
 func writeFile(path string, b []byte, owner bool) error {
 	f, err := openFile(path, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC)
 	if err != nil {
-		return ioError(err, true, "cannot make %s", path)
+		return ioError(err, pathOnNFS(path), "cannot make %s", path)
 	}
 	nfs := onNFS(f)
 	if owner && nfs {
@@ -203,7 +207,7 @@ func readFile(path string, b []byte) (int, error) {
 		if errnoOf(err) == unix.ENOENT {
 			return 0, err
 		}
-		return 0, ioError(err, true, "cannot open %s", path)
+		return 0, ioError(err, pathOnNFS(path), "cannot open %s", path)
 	}
 	defer f.Close()
 	done := 0
@@ -237,11 +241,11 @@ func (w *work) remove(ctx context.Context, r *guestproto.Remove, log func(string
 		return nil, nil
 	}
 	if err != nil {
-		return nil, ioError(err, false, "cannot list %s", dir)
+		return nil, ioError(err, pathOnNFS(dir), "cannot list %s", dir)
 	}
 	for _, e := range entries {
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-			return nil, ioError(err, true, "cannot remove %s", filepath.Join(dir, e.Name()))
+			return nil, ioError(err, pathOnNFS(dir), "cannot remove %s", filepath.Join(dir, e.Name()))
 		}
 	}
 	return nil, nil

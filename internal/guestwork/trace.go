@@ -3,6 +3,7 @@
 package guestwork
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ const (
 // probe is an installed probe.
 type probe struct {
 	name    string // the plan's
+	point   string // tracepoint that the event sits on, if any
 	event   string // group/name below events/
 	own     string // the line that defines our dynamic event; empty: an event of the kernel
 	keys    []histKey
@@ -84,6 +86,7 @@ func newProbe(p *guestproto.Probe) (probe, error) {
 	var err error
 	switch {
 	case p.Tracepoint != "":
+		out.point = p.Tracepoint
 		err = define("tracepoint", p.Tracepoint)
 	case p.Function != "":
 		err = define("function", p.Function)
@@ -182,10 +185,13 @@ func (w *work) install(p *probe) error {
 		if _, err := os.Stat(w.path(file)); err != nil {
 			return setupf("the kernel needs CONFIG_FPROBE_EVENTS (with CONFIG_FPROBE and CONFIG_FUNCTION_TRACER)", "there is no %s", file)
 		}
+		if p.point != "" && !w.hasTracepoint(p.point) {
+			return setupf("it may have another name in this kernel: see available_events", "the probe %s: this kernel has no tracepoint %s", p.name, p.point)
+		}
 		if err := w.traceWrite(file, p.own); err != nil {
 			hint := "the function may be inlined, static in another unit or not traceable: see available_filter_functions"
-			if strings.HasPrefix(p.own, "t:") {
-				hint = "this kernel has no such tracepoint, or a fetch argument does not fit it; offsets must be those of this very build"
+			if p.point != "" {
+				hint = "a fetch argument does not fit the tracepoint; offsets must be those of this very build"
 			}
 			return w.traceError(p, "cannot make the event", p.own, hint, err)
 		}
@@ -216,6 +222,30 @@ func (w *work) install(p *probe) error {
 	}
 	p.nmissed = w.nmissed(p)
 	return nil
+}
+
+// hasTracepoint tells whether the kernel has a tracepoint. The kernel takes a
+// probe on one that it does not have, in case that a module brings it later,
+// and such a probe counts nothing for ever. Most tracepoints have a trace
+// event of their name; those that have none have a symbol.
+func (w *work) hasTracepoint(name string) bool {
+	if found, _ := filepath.Glob(w.path(filepath.Join(traceDir, "events", "*", name))); len(found) > 0 {
+		return true
+	}
+	f, err := os.Open(w.path("/proc/kallsyms"))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	symbol := " __tracepoint_" + name
+	for s := bufio.NewScanner(f); s.Scan(); {
+		// "ffffffff81234560 D __tracepoint_NAME" and, in a module, "\t[rpcrdma]"
+		line, _, _ := strings.Cut(s.Text(), "\t")
+		if strings.HasSuffix(line, symbol) {
+			return true
+		}
+	}
+	return false
 }
 
 // traceError adds what the kernel logged about a refused line: the caret of
