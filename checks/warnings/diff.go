@@ -53,42 +53,42 @@ type NewNote struct {
 	Under Diagnostic `json:"under"`
 }
 
-// Result of a comparison.
+// Result of a comparison. As JSON it is a Report.
 type Result struct {
-	New     []Entry   `json:"new"`
-	Fixed   []Entry   `json:"fixed"`
-	Moved   []Pair    `json:"moved"`   // alike, on another line
-	Changed []Pair    `json:"changed"` // the same complaint with other words, or no error any more
-	Notes   []NewNote `json:"new_notes,omitempty"`
+	New     []Entry
+	Fixed   []Entry
+	Moved   []Pair // alike, on another line
+	Changed []Pair // the same complaint with other words, or no error any more
+	Notes   []NewNote
 	// Unknown are diagnostics of objects that only one side compiled: nothing
 	// can be said about them.
-	Unknown []Entry `json:"unknown,omitempty"`
+	Unknown []Entry
 	// Unchanged counts the rest of the patched side.
-	Unchanged int `json:"unchanged"`
+	Unchanged int
 	// Incomparable gives the reasons why the sides must not be compared; New
 	// and Fixed then only say how the two logs differ.
-	Incomparable []string `json:"incomparable,omitempty"`
+	Incomparable []string
 	// Partial says what the comparison could not cover although it is valid:
 	// objects that the patched build did not reach because of an error.
-	Partial []string `json:"partial,omitempty"`
+	Partial []string
 	// OnlyBase and OnlyPatched are the objects that one side did not compile.
-	OnlyBase    []string `json:"only_base,omitempty"`
-	OnlyPatched []string `json:"only_patched,omitempty"`
+	OnlyBase    []string
+	OnlyPatched []string
 	// BaseFailed and PatchedFailed say that make gave up or an error was
 	// printed.
-	BaseFailed    bool `json:"base_failed"`
-	PatchedFailed bool `json:"patched_failed"`
+	BaseFailed    bool
+	PatchedFailed bool
 	// Infra are lines of either log that blame the machine.
-	Infra []string `json:"infra,omitempty"`
+	Infra []string
 	// Failed are the targets that make gave up on in the patched build.
-	Failed []string `json:"failed,omitempty"`
+	Failed []string
 }
 
 // Comparable tells whether New and Fixed are facts about the patch.
 func (r *Result) Comparable() bool { return len(r.Incomparable) == 0 }
 
-// Compare decides whether two logs can be compared, and compares them.
-func Compare(base, patched Log, opts Options) Result {
+// DiffLogs decides whether two logs can be compared, and compares them.
+func DiffLogs(base, patched Log, opts Options) Result {
 	r := Diff(base.Diagnostics, patched.Diagnostics, opts)
 	r.BaseFailed = len(base.Failed) > 0 || base.Errors() > 0
 	r.PatchedFailed = len(patched.Failed) > 0 || patched.Errors() > 0

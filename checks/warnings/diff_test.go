@@ -20,7 +20,7 @@ func entries(l []Entry) string {
 	return strings.Join(out, "\n")
 }
 
-func TestCompare(t *testing.T) {
+func TestDiffLogs(t *testing.T) {
 	for _, tc := range []struct {
 		name, base, patched string
 		opts                Options
@@ -115,7 +115,7 @@ func TestCompare(t *testing.T) {
 		{name: "ignored tool", base: "", patched: "Warning: fs/a.c:1 expecting prototype for f(). Prototype was for g() instead\n", opts: Options{Ignore: map[Tool]bool{KernelDoc: true}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := Compare(ParseString(tc.base), ParseString(tc.patched), tc.opts)
+			r := DiffLogs(ParseString(tc.base), ParseString(tc.patched), tc.opts)
 			if got := entries(r.New); got != tc.fresh {
 				t.Errorf("new: got %q, want %q", got, tc.fresh)
 			}
@@ -154,8 +154,8 @@ func TestInterleavingDoesNotMatter(t *testing.T) {
 			continue
 		}
 		for _, r := range []Result{
-			Compare(ParseString(inOrder), ParseString(strings.Join(mixed, "\n")+"\n"), Options{}),
-			Compare(ParseString(strings.Join(mixed, "\n")+"\n"), ParseString(inOrder), Options{}),
+			DiffLogs(ParseString(inOrder), ParseString(strings.Join(mixed, "\n")+"\n"), Options{}),
+			DiffLogs(ParseString(strings.Join(mixed, "\n")+"\n"), ParseString(inOrder), Options{}),
 		} {
 			if len(r.New) != 0 || len(r.Fixed) != 0 || !r.Comparable() {
 				t.Fatalf("mask %b: new %q, fixed %q, incomparable %q", mask, entries(r.New), entries(r.Fixed), r.Incomparable)
@@ -167,7 +167,7 @@ func TestInterleavingDoesNotMatter(t *testing.T) {
 func TestNewExpansionOfAnOldWarning(t *testing.T) {
 	base := "fs/a.c: In function 'f':\ninclude/h.h:5:1: warning: w [-Wu]\nfs/a.c:20:1: note: in expansion of macro 'M'\n"
 	patched := "fs/a.c: In function 'f':\ninclude/h.h:5:1: warning: w [-Wu]\nfs/a.c:22:1: note: in expansion of macro 'M'\nfs/a.c:21:1: note: in expansion of macro 'N'\nfs/a.c:9:1: note: 'v' declared here\n"
-	r := Compare(ParseString(base), ParseString(patched), Options{})
+	r := DiffLogs(ParseString(base), ParseString(patched), Options{})
 	if len(r.New) != 0 || len(r.Notes) != 1 || r.Notes[0].Message != "in expansion of macro 'N'" {
 		t.Errorf("new %q, notes %v", entries(r.New), r.Notes)
 	}
@@ -229,7 +229,7 @@ func TestSuite(t *testing.T) {
 			}
 			return ParseString(string(b))
 		}
-		r := Compare(read("before"), read("after"), Options{})
+		r := DiffLogs(read("before"), read("after"), Options{})
 		set := func(items []Item) map[string]bool {
 			m := map[string]bool{}
 			for _, i := range items {

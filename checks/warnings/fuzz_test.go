@@ -29,7 +29,7 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		// A log does not differ from itself.
-		if r := Compare(l, l, Options{}); len(r.New)+len(r.Fixed)+len(r.Moved)+len(r.Changed)+len(r.Notes) != 0 || !r.Comparable() {
+		if r := DiffLogs(l, l, Options{}); len(r.New)+len(r.Fixed)+len(r.Moved)+len(r.Changed)+len(r.Notes) != 0 || !r.Comparable() {
 			t.Fatalf("%q differs from itself: %+v", text, r)
 		}
 		led := Ledger{}
@@ -88,11 +88,11 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-func BenchmarkCompare(b *testing.B) {
+func BenchmarkDiffLogs(b *testing.B) {
 	base := ParseString(string(bigLog(10 << 20)))
 	patched := ParseString(strings.ReplaceAll(string(bigLog(10<<20)), ".h:57:", ".h:59:"))
 	b.ReportAllocs()
 	for b.Loop() {
-		Compare(base, patched, Options{})
+		DiffLogs(base, patched, Options{})
 	}
 }

@@ -133,7 +133,7 @@ func TestFindings(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []string
-			for _, f := range Findings(Compare(ParseString(tc.base), ParseString(tc.patched), Options{})) {
+			for _, f := range Findings(DiffLogs(ParseString(tc.base), ParseString(tc.patched), Options{})) {
 				got = append(got, fmt.Sprintf("%s %s %s %s {%s}", f.ID, f.Severity, f.Where, f.Message, strings.Join(f.Evidence, "|")))
 			}
 			if g := strings.Join(got, "\n"); g != tc.want {

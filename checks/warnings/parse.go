@@ -291,10 +291,8 @@ func (s *scanner) kbuildStep(l string) bool {
 		s.step = target
 		s.log.Steps[target] = true
 	case "LD":
-		if strings.Contains(target, "vmlinux") || strings.HasSuffix(target, ".ko") {
-			s.step = target
-			s.log.Steps[target] = true
-		}
+		s.step = target
+		s.log.Steps[target] = true
 	case "HOSTCC", "HOSTLD", "AR", "CALL", "DESC", "DESCEND", "GEN", "UPD", "SYNC", "LINK", "LDS", "WRAP", "SYSHDR",
 		"SYSTBL", "HYPERCALLS", "OBJCOPY", "EXPORTS", "NM", "SORTTAB", "KSYMS", "KSYM", "BTF", "BTFIDS", "VDSO",
 		"RELOCS", "CPUSTR", "MKPIGGY", "ZOFFSET", "VOFFSET", "BUILD", "INSTALL", "SYMLINK", "XZ", "GZIP", "DTC",

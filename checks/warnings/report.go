@@ -29,13 +29,18 @@ type Report struct {
 	Moved        int      `json:"moved"`
 	Changed      []Item   `json:"changed"`
 	Unchanged    int      `json:"unchanged"`
+	Unknown      []Item   `json:"unknown,omitempty"`
+	OnlyBase     []string `json:"only_base,omitempty"`
+	OnlyPatched  []string `json:"only_patched,omitempty"`
+	Failed       []string `json:"failed,omitempty"`
+	Infra        []string `json:"infra,omitempty"`
 	Partial      []string `json:"partial,omitempty"`
 }
 
 // Report lists r. Notes that are new below an old diagnostic count as new.
 func (r *Result) Report() Report {
 	rep := Report{Comparable: r.Comparable(), Incomparable: r.Incomparable, Moved: len(r.Moved), Unchanged: r.Unchanged,
-		Partial: r.Partial, New: []Item{}, Fixed: []Item{}, Changed: []Item{}}
+		Partial: r.Partial, OnlyBase: r.OnlyBase, OnlyPatched: r.OnlyPatched, Failed: r.Failed, Infra: r.Infra, New: []Item{}, Fixed: []Item{}, Changed: []Item{}}
 	for _, e := range r.New {
 		rep.New = append(rep.New, e.item())
 	}
@@ -45,14 +50,18 @@ func (r *Result) Report() Report {
 	for _, e := range r.Fixed {
 		rep.Fixed = append(rep.Fixed, e.item())
 	}
+	for _, e := range r.Unknown {
+		rep.Unknown = append(rep.Unknown, e.item())
+	}
 	for _, c := range r.Changed {
 		rep.Changed = append(rep.Changed, c.Patched.item())
 	}
 	return rep
 }
 
-// JSON is the report as one JSON object.
-func (r *Result) JSON() ([]byte, error) { return json.Marshal(r.Report()) }
+// MarshalJSON gives the Report: what `patchcheck warnings --json` prints and
+// other programs read.
+func (r Result) MarshalJSON() ([]byte, error) { return json.Marshal(r.Report()) }
 
 func (e *Entry) item() Item {
 	it := Item{Raw: strings.TrimSpace(e.Raw)}
