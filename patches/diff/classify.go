@@ -147,6 +147,16 @@ func (a *applier) ambiguity(f *File, fr *FileResult, lines []string) {
 			h.Note = fmt.Sprintf("fits just as well at %s %s", plural(len(h.Others), "line"), joinInts(h.Others))
 			continue
 		}
+		if sure[h.Offset] && sureCount(fr, h.Offset) > 1 {
+			continue // a neighbour moved by as much
+		}
+		// Moved past a place that only lacks some outer context?
+		p := newPattern(&f.Hunks[i], false)
+		if at := nearly(&p, lines, h.FoundLine-1-h.Offset, abs(h.Offset), a.budget); at >= 0 {
+			h.Class = Ambiguous
+			h.Note = fmt.Sprintf("line %d is nearer and differs only in outer context", at+1)
+			continue
+		}
 		// Applied before, and now about to be applied to a twin of the place?
 		if p := newPattern(&f.Hunks[i], true); evidence(&f.Hunks[i]) {
 			im := newImage(lines)
@@ -157,6 +167,51 @@ func (a *applier) ambiguity(f *File, fr *FileResult, lines []string) {
 			}
 		}
 	}
+}
+
+// sureCount counts the unmistakable hunks that moved by offset.
+func sureCount(fr *FileResult, offset int) int {
+	n := 0
+	for i := range fr.Hunks {
+		if h := &fr.Hunks[i]; h.Applies && len(h.Others) == 0 && h.Offset == offset {
+			n++
+		}
+	}
+	return n
+}
+
+// nearly looks less than dist lines from want for a place where the pattern
+// fits but for one or two outer lines of its context, as GNU patch would take
+// it. It returns -1 when there is none.
+func nearly(p *pattern, lines []string, want, dist int, b *budget) int {
+	if p.leading < 2 || p.trailing < 2 {
+		return -1 // too little would be left to say anything
+	}
+	proof := [3]bool{}
+	for fuzz := 1; fuzz <= 2; fuzz++ {
+		n := 0
+		for _, l := range p.pre[fuzz : len(p.pre)-fuzz] {
+			if telling(l) {
+				n++
+			}
+		}
+		proof[fuzz] = n >= 2
+	}
+	for d := 0; d < dist && b.left > 0; d++ {
+		for _, at := range [2]int{want + d, want - d} {
+			for fuzz := 1; fuzz <= 2; fuzz++ {
+				ok := proof[fuzz] && at >= 0 && at+len(p.pre) <= len(lines)
+				for j := fuzz; ok && j < len(p.pre)-fuzz; j++ {
+					b.left--
+					ok = lines[at+j] == p.pre[j]
+				}
+				if ok {
+					return at
+				}
+			}
+		}
+	}
+	return -1
 }
 
 func plural(n int, s string) string {
@@ -482,10 +537,17 @@ func (a *applier) overtaken(h *Hunk, hr *HunkResult, lines []string, index *line
 	case hr.RemovedTotal == 0:
 		hr.Overtaken = mostAdded
 	default:
-		hr.Overtaken = mostAdded && 2*hr.RemovedFound <= hr.RemovedTotal || gone && (hr.AddedTotal == 0 || hr.AddedFound > 0)
+		hr.Overtaken = mostAdded && 2*hr.RemovedFound <= hr.RemovedTotal || gone && (hr.RemovedTotal >= 3 || hr.AddedTotal == 0 || hr.AddedFound > 0)
 	}
 	if hr.Overtaken {
-		hr.Note = fmt.Sprintf("overtaken by later changes: %d of %d added lines are in the file, %d of %d removed ones", hr.AddedFound, hr.AddedTotal, hr.RemovedFound, hr.RemovedTotal)
+		var parts []string
+		if hr.AddedTotal > 0 {
+			parts = append(parts, fmt.Sprintf("%d of %d added lines are in the file", hr.AddedFound, hr.AddedTotal))
+		}
+		if hr.RemovedTotal > 0 {
+			parts = append(parts, fmt.Sprintf("%d of %d removed lines are still there", hr.RemovedFound, hr.RemovedTotal))
+		}
+		hr.Note = "overtaken by later changes: " + strings.Join(parts, ", ")
 	}
 }
 

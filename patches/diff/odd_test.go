@@ -17,6 +17,20 @@ const change5 = `@@ -2,7 +2,7 @@
  8
 `
 
+// long is like ten, with lines that say something.
+const long = "line one\nline two\nline three\nline four\nline five\nline six\nline seven\nline eight\nline nine\nline ten\n"
+
+const longChange = `@@ -2,7 +2,7 @@
+ line two
+ line three
+ line four
+-line five
++line fuenf
+ line six
+ line seven
+ line eight
+`
+
 func gitPatch(old, new string, extra ...string) string {
 	s := "diff --git a/" + old + " b/" + new + "\n"
 	for _, e := range extra {
@@ -194,6 +208,10 @@ var oddCases = []oddCase{
 		patch: gitPatch("f", "f", "--- a/f", "+++ b/f") + change5 + gitPatch("g", "g", "--- a/g", "+++ b/g") + change5, class: MissingFile},
 	{name: "moved", tree: map[string]string{"f": "x\ny\n" + ten},
 		patch: gitPatch("f", "f", "--- a/f", "+++ b/f") + change5, class: Offset},
+	{name: "moved past a place that lacks outer context", tree: map[string]string{"f": strings.Replace(long, "line two", "line zwei", 1) + long},
+		patch: gitPatch("f", "f", "--- a/f", "+++ b/f") + longChange, class: Ambiguous},
+	{name: "moved with a neighbour past such a place", tree: map[string]string{"f": strings.Replace(long, "line two", "line zwei", 1) + long + "tail one\ntail two\ntail three\ntail four\ntail five\ntail six\ntail seven\n"},
+		patch: gitPatch("f", "f", "--- a/f", "+++ b/f") + longChange + "@@ -11,7 +11,7 @@\n tail one\n tail two\n tail three\n-tail four\n+TAIL\n tail five\n tail six\n tail seven\n", class: Offset},
 	{name: "moved to one of two places", tree: map[string]string{"f": "x\ny\n" + ten + ten},
 		patch: gitPatch("f", "f", "--- a/f", "+++ b/f") + change5, class: Ambiguous},
 	{name: "applied, and a twin further down", tree: map[string]string{"f": strings.Replace(ten, "5\n", "five\n", 1) + ten},

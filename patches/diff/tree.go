@@ -54,7 +54,8 @@ func (t *dirTree) open() error {
 		t.plain = map[string]bool{}
 	})
 	if t.err != nil {
-		return fmt.Errorf("cannot open the tree: %w", t.err)
+		// Not wrapped: an absent tree must not look like an absent file.
+		return fmt.Errorf("cannot open the tree: %v", t.err)
 	}
 	return nil
 }
