@@ -206,16 +206,29 @@ func (w *Workspace) Configure(ctx context.Context, tc *Toolchain, cfg Config, op
 		}
 	}
 	sb := opt.sandbox(ctx)
-	const fresh = ".config.patchcheck"
-	steps := [][]string{{cfg.base()}, {"olddefconfig"}}
-	for i, target := range steps {
-		argv := append(w.makeArgv(tc, cfg, BuildOptions{Jobs: opt.Jobs}, target...), "KCONFIG_CONFIG="+fresh)
-		res, err := w.make(ctx, sb, tc, argv, nil)
+	const fresh, wanted = ".config.patchcheck", ".config.wanted"
+	run := func(target string, vars ...string) error {
+		argv := append(w.makeArgv(tc, cfg, BuildOptions{Jobs: opt.Jobs}, target), "KCONFIG_CONFIG="+fresh)
+		res, err := w.make(ctx, sb, tc, append(argv, vars...), nil)
 		if err != nil {
-			return w.makeFailed(ctx, err, string(res.Stdout), "", nil, "make "+target[0])
+			return w.makeFailed(ctx, err, string(res.Stdout), "", nil, "make "+target)
 		}
-		if i > 0 {
-			break
+		return nil
+	}
+	if err := w.writeObj(wanted, []byte(cfg.Fragments.Text())); err != nil {
+		return explainFull(err, w.cache)
+	}
+	switch cfg.base() {
+	case "allnoconfig", "allmodconfig", "allyesconfig", "alldefconfig":
+		// The wishes are given to the target itself: what they make visible is
+		// then treated as the target treats everything, so that allnoconfig stays
+		// as small as it can be.
+		if err := run(cfg.base(), "KCONFIG_ALLCONFIG="+wanted); err != nil {
+			return err
+		}
+	default:
+		if err := run(cfg.base()); err != nil {
+			return err
 		}
 		b, err := w.readObj(fresh, 16<<20)
 		if err != nil {
@@ -224,10 +237,13 @@ func (w *Workspace) Configure(ctx context.Context, tc *Toolchain, cfg Config, op
 		if err := w.writeObj(fresh, append(b, cfg.Fragments.Text()...)); err != nil {
 			return explainFull(err, w.cache)
 		}
+		if err := run("olddefconfig"); err != nil {
+			return err
+		}
 	}
 	b, err := w.readObj(fresh, 16<<20)
 	if err != nil {
-		return &InfraError{What: "make olddefconfig wrote no configuration", Err: err}
+		return &InfraError{What: "make wrote no configuration", Err: err}
 	}
 	c, err := kernelconfigs.ParseConfig(bytes.NewReader(b))
 	if err != nil {

@@ -6,11 +6,14 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
+	"sort"
 	"strings"
 
 	"patchcheck/internal/cache"
@@ -38,6 +41,31 @@ func (l Ledger) write(path string) error {
 		return err
 	}
 	return cache.WriteFile(path, append(b, '\n'), 0o644)
+}
+
+// Text renders the ledger as the log of one build of everything, in a fixed
+// order: what checks/warnings parses.
+func (l Ledger) Text() string {
+	objs := make([]string, 0, len(l))
+	for o := range l {
+		objs = append(objs, o)
+	}
+	sort.Strings(objs)
+	var b strings.Builder
+	for _, o := range objs {
+		step := "LD"
+		switch path.Ext(o) {
+		case ".o":
+			step = "CC"
+		case ".c":
+			step = "CHECK"
+		}
+		fmt.Fprintf(&b, "  %-7s %s\n", step, o)
+		for _, s := range l[o] {
+			b.WriteString(s + "\n")
+		}
+	}
+	return b.String()
 }
 
 func (l Ledger) clone() Ledger {

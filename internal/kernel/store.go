@@ -339,7 +339,7 @@ func (s *Store) build(ctx context.Context, w *Workspace, tc *Toolchain, r *Reque
 	}
 	k.Reused = false
 	if len(r.Fetch) > 0 {
-		if _, err := s.fetchIn(ctx, w, tc, r, k, r.Fetch); err != nil {
+		if err := s.fetchIn(ctx, w, tc, k, r.Fetch); err != nil {
 			return nil, err
 		}
 	}

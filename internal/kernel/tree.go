@@ -15,12 +15,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"patchcheck/internal/cache"
+	"patchcheck/patches/diff"
 )
 
 // DefaultTree is used when the user is not inside a kernel tree.
@@ -72,6 +73,9 @@ type Tree struct {
 	owned   bool   // Dir belongs to our cache and never changes
 	index   *folderIndex
 	git     *catFile
+
+	dirOnce *sync.Once
+	dirTree diff.Tree
 }
 
 // TreeOptions say how a spec is to be understood.
@@ -137,7 +141,7 @@ func Resolve(ctx context.Context, c *cache.Cache, spec string, opt TreeOptions) 
 		te.Spec = spec
 		return nil, err
 	}
-	t.Spec, t.cache = spec, c
+	t.Spec, t.cache, t.dirOnce = spec, c, new(sync.Once)
 	return t, nil
 }
 
@@ -218,18 +222,18 @@ func (t *Tree) String() string {
 	return fmt.Sprintf("%s (%s)", t.Spec, t.Version)
 }
 
-// ReadFile returns a file of the tree and its mode (regular files 0644 or
-// 0755, symbolic links with fs.ModeSymlink and the target as content). A path
-// that the tree has not is fs.ErrNotExist; one that leaves the tree is an
-// error of its own. It needs no Export.
+// ReadFile implements diff.Tree: a file of the tree and its mode; of a
+// symbolic link, its target; of a folder, nil and fs.ModeDir. A path that the
+// tree has not is fs.ErrNotExist. It needs no Export.
 func (t *Tree) ReadFile(name string) ([]byte, fs.FileMode, error) {
-	if !filepath.IsLocal(name) || path.Clean(name) != name {
+	if !fs.ValidPath(name) {
 		return nil, 0, fmt.Errorf("%q is no path inside a kernel tree", name)
 	}
 	if t.Dir == "" {
 		return t.git.read(t.Commit, name)
 	}
-	return readTreeFile(t.Dir, name)
+	t.dirOnce.Do(func() { t.dirTree = diff.DirTree(t.Dir) })
+	return t.dirTree.ReadFile(name)
 }
 
 // readTreeFile reads below dir without following links out of it.

@@ -22,6 +22,7 @@ import (
 
 	"patchcheck/internal/cache"
 	"patchcheck/internal/proc"
+	"patchcheck/patches/diff"
 )
 
 // git runs git on a repository without its hooks, its pager, a terminal prompt
@@ -279,18 +280,24 @@ func (c *catFile) read(commit, name string) ([]byte, fs.FileMode, error) {
 	notExist := &fs.PathError{Op: "read", Path: name, Err: fs.ErrNotExist}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if name == "." {
+		return nil, fs.ModeDir | 0o755, nil
+	}
 	// The mode stands in the folder's tree object.
 	dir, base := filepath.Split(name)
 	kind, listing, err := c.object(commit + ":" + strings.TrimSuffix(dir, "/"))
-	if err != nil || kind != "tree" {
-		if err == nil || errors.Is(err, errNoObject) {
-			err = notExist
-		}
+	if errors.Is(err, errNoObject) || err == nil && kind != "tree" {
+		return nil, 0, c.beyondLink(commit, name, notExist)
+	}
+	if err != nil {
 		return nil, 0, err
 	}
 	mode, ok := treeMode(listing, base, len(commit)/2)
-	if !ok || mode == "40000" || mode == "160000" {
+	switch {
+	case !ok || mode == "160000":
 		return nil, 0, notExist
+	case mode == "40000":
+		return nil, fs.ModeDir | 0o755, nil
 	}
 	_, data, err := c.object(commit + ":" + name)
 	if err != nil {
@@ -306,6 +313,21 @@ func (c *catFile) read(commit, name string) ([]byte, fs.FileMode, error) {
 		return data, 0o755, nil
 	}
 	return data, 0o644, nil
+}
+
+// beyondLink tells a path through a symbolic link from one that is not there.
+func (c *catFile) beyondLink(commit, name string, notExist error) error {
+	parts := strings.Split(name, "/")
+	for i := 1; i < len(parts); i++ {
+		kind, listing, err := c.object(commit + ":" + strings.Join(parts[:i-1], "/"))
+		if err != nil || kind != "tree" {
+			return notExist
+		}
+		if mode, _ := treeMode(listing, parts[i-1], len(commit)/2); mode == "120000" {
+			return &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("%w (%s)", diff.ErrSymlink, strings.Join(parts[:i], "/"))}
+		}
+	}
+	return notExist
 }
 
 var errNoObject = errors.New("no such object")

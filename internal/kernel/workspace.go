@@ -16,6 +16,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"patchcheck/internal/cache"
+	"patchcheck/patches/diff"
 )
 
 // Overlay is what differs from a tree. Paths are slash-separated and relative
@@ -45,6 +47,39 @@ func (NoOverlay) ReadFile(string) ([]byte, fs.FileMode, error) {
 	return nil, 0, fs.ErrNotExist
 }
 
+// FromDiff makes an Overlay of what patches were applied to.
+func FromDiff(o *diff.Overlay) Overlay {
+	l := &diffOverlay{files: map[string]diff.Change{}}
+	for _, c := range o.Changed() {
+		l.paths = append(l.paths, c.Path)
+		l.files[c.Path] = c
+	}
+	return l
+}
+
+type diffOverlay struct {
+	paths []string
+	files map[string]diff.Change
+}
+
+func (o *diffOverlay) Paths() []string { return o.paths }
+
+func (o *diffOverlay) ReadFile(p string) ([]byte, fs.FileMode, error) {
+	c, ok := o.files[p]
+	if !ok || c.Deleted {
+		return nil, 0, &fs.PathError{Op: "read", Path: p, Err: fs.ErrNotExist}
+	}
+	return c.Content, c.Mode, nil
+}
+
+// plainMode reduces a mode to what git knows.
+func plainMode(m fs.FileMode) fs.FileMode {
+	if m&fs.ModeSymlink != 0 {
+		return fs.ModeSymlink | 0o777
+	}
+	return gitMode(m)
+}
+
 // OverlayHash identifies an overlay by its paths, modes and contents.
 func OverlayHash(o Overlay) (string, error) {
 	h := sha256.New()
@@ -56,7 +91,7 @@ func OverlayHash(o Overlay) (string, error) {
 		case err != nil:
 			return "", err
 		default:
-			fmt.Fprintf(h, "%s\x00%o\x00%x\n", p, mode, sha256.Sum256(b))
+			fmt.Fprintf(h, "%s\x00%o\x00%x\n", p, plainMode(mode), sha256.Sum256(b))
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
@@ -378,7 +413,7 @@ func (w *Workspace) populateFolder(ctx context.Context) error {
 func (w *Workspace) treeFile(rel string) ([]byte, fs.FileMode, error) {
 	b, mode, err := w.tree.ReadFile(rel)
 	if w.tree.index == nil {
-		return b, mode, err
+		return b, plainMode(mode) | mode&fs.ModeDir, err
 	}
 	f, known := w.tree.index.Files[rel]
 	if !known {
@@ -388,7 +423,7 @@ func (w *Workspace) treeFile(rel string) ([]byte, fs.FileMode, error) {
 	if err != nil || hex.EncodeToString(sum[:]) != f.Hash {
 		return nil, 0, &TreeError{Spec: w.tree.Spec, Infra: true, Msg: fmt.Sprintf("%s was changed while the run was using it; leave the folder alone during a run, or give a git repository", rel), Err: err}
 	}
-	return b, mode, nil
+	return b, plainMode(mode), nil
 }
 
 // removeOthers deletes from Src what is not in keep.
@@ -513,17 +548,12 @@ func (w *Workspace) Sync(ctx context.Context, o Overlay) (SyncResult, error) {
 			b, mode, err = w.treeFile(p)
 		}
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, diff.ErrSymlink) && !want[p], err == nil && mode.IsDir():
 			final[p] = nil
 		case err != nil:
 			return res, err
 		default:
-			if mode&fs.ModeSymlink == 0 {
-				mode = gitMode(mode)
-			} else {
-				mode = fs.ModeSymlink | 0o777
-			}
-			final[p] = &file{b, mode}
+			final[p] = &file{b, plainMode(mode)}
 		}
 	}
 	note := func(p string) {
@@ -533,21 +563,21 @@ func (w *Workspace) Sync(ctx context.Context, o Overlay) (SyncResult, error) {
 			res.Revert = append(res.Revert, p)
 		}
 	}
-	// Removals first: a folder may take the place of a file.
-	for _, p := range paths {
-		if final[p] != nil {
+	// Removals first, the deepest first: a folder may take the place of a file
+	// and the other way round.
+	for _, p := range slices.Backward(paths) {
+		if final[p] != nil || w.parentsAreFolders(p) != nil {
 			continue
 		}
-		if err := w.parentsAreFolders(p); err != nil {
-			continue // the path cannot be there
+		fi, err := os.Lstat(filepath.Join(w.Src, p))
+		if err != nil || fi.IsDir() {
+			continue // a folder goes when its last file does
 		}
-		err := os.Remove(filepath.Join(w.Src, p))
-		if err == nil {
-			note(p)
-			w.removeEmptyParents(p)
-		} else if !errors.Is(err, fs.ErrNotExist) && !isNotDir(err) {
+		if err := os.Remove(filepath.Join(w.Src, p)); err != nil {
 			return res, err
 		}
+		note(p)
+		w.removeEmptyParents(p)
 	}
 	for _, p := range paths {
 		f := final[p]

@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "shared.h"
+unsigned int b_limit(struct outer *o) { return o->in->limit; }
