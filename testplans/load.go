@@ -298,6 +298,9 @@ func (v *validator) counts(p *Plan, facts map[string]any) {
 		if n != 1 {
 			v.bad(at, "count %q must have exactly one of tracepoint, event, function and return", c.Name)
 		}
+		if e := c.Entries; e != 0 && (e < 128 || e > 1<<17 || e&(e-1) != 0) {
+			v.bad(at, "entries %d: a histogram has a power of two of rows, 128 to 131072", e)
+		}
 		for f, path := range c.Fields {
 			if !identifier(f) {
 				v.bad(at, "field %q: use letters, digits and _", f)

@@ -132,6 +132,7 @@ type Count struct {
 	Optional   []string          `yaml:"optional" json:"optional,omitempty"` // fields that a kernel may lack
 	Keys       []string          `yaml:"keys" json:"keys,omitempty"`         // default: all fields
 	Filter     string            `yaml:"filter" json:"filter,omitempty"`
+	Entries    int               `yaml:"entries" json:"entries,omitempty"` // rows of the histogram, a power of two; default 4096
 }
 
 // Value is a number derived from histograms, per cell.

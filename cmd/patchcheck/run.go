@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"patchcheck/checks"
+	"patchcheck/internal/kernel"
+	"patchcheck/internal/proc"
+	"patchcheck/internal/report"
+	"patchcheck/internal/run"
+	"patchcheck/internal/runfolder"
+	"patchcheck/internal/view"
+)
+
+const defaultPlan = "svcrdma-inline"
+
+// treeFlags are shared by the commands that need a kernel tree.
+type treeFlags struct {
+	tree, base string
+}
+
+func (t *treeFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&t.tree, "tree", "", "kernel tree: a folder, a git repository, git+URL#branch, debian:linux-source-X.Y, or a name ("+strings.Join(treeNames(), ", ")+"); default: the kernel tree you are in, else "+kernel.DefaultTree)
+	cmd.Flags().StringVar(&t.base, "base", "", "base revision in a git tree (default: the series' base-commit, else HEAD)")
+}
+
+func treeNames() (out []string) {
+	for n := range kernel.NamedTrees() {
+		out = append(out, n)
+	}
+	return out
+}
+
+// resolve gives the tree's spec: the kernel tree around the working directory
+// when none was named.
+func (t *treeFlags) resolve() string {
+	if t.tree != "" {
+		return t.tree
+	}
+	if d := kernelTreeHere(); d != "" {
+		return d
+	}
+	return kernel.DefaultTree
+}
+
+// kernelTreeHere is the top of the kernel tree that the working directory lies
+// in, or "".
+func kernelTreeHere() string {
+	d, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	for {
+		ok := true
+		for _, f := range []string{"Kbuild", "Kconfig", "MAINTAINERS", "scripts/checkpatch.pl"} {
+			if _, err := os.Stat(filepath.Join(d, f)); err != nil {
+				ok = false
+				break
+			}
+		}
+		if ok {
+			return d
+		}
+		if d == "/" {
+			return ""
+		}
+		d = filepath.Dir(d)
+	}
+}
+
+type runFlags struct {
+	treeFlags
+	o    run.Options
+	json bool
+}
+
+func (a *app) runCmd() *cobra.Command {
+	f := &runFlags{}
+	cmd := &cobra.Command{
+		Use:   "run [SERIES...]",
+		Short: "Lint, apply, build, boot and test a series; print the cover letter's table",
+		Long: `Check a series from mail to table. SERIES is any mix of git format-patch files,
+a folder of them, an mbox, one mail, "-" for standard input, or a git range of
+the tree (A..B). Without SERIES: inside a kernel git tree the unpublished
+commits of HEAD, elsewhere the bundled example series.
+
+The user's tree is never written. Exit code: 0 PASS, 1 findings or a verdict
+other than PASS, 2 bad input, 3 our infrastructure failed, 130 interrupted.`,
+		Example: `  patchcheck run 0000-cover-letter.patch 0001-*.patch
+  patchcheck run --tree ~/linux nfsd-testing..HEAD
+  b4 am -o - ID | patchcheck run --tree ~/linux -`,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.doRun(cmd.Context(), f, args) },
+	}
+	f.add(cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&f.o.Plan, "plan", defaultPlan, "test plan: a file, or a bundled plan's name (patchcheck plan list)")
+	fl.BoolVar(&f.o.Debug, "debug", false, "use a debug kernel (lockdep, KASAN, kmemleak) and the plan's smaller workload")
+	fl.BoolVar(&f.o.BuildOnly, "build-only", false, "stop after the builds; boot nothing")
+	fl.BoolVar(&f.o.Incomplete, "incomplete", false, "try a series that lacks parts")
+	fl.BoolVar(&f.o.Fresh, "fresh", false, "run every cell again, also those whose answers are known")
+	fl.BoolVar(&f.o.NoSandbox, "no-sandbox", false, "build without bubblewrap: a stranger's Makefile can then read your files")
+	fl.StringVar(&f.o.Accel, "accel", "auto", "how guests run: auto (found out by a boot), kvm, tcg")
+	fl.StringSliceVar(&f.o.Device, "device", nil, "only these devices of the plan")
+	fl.StringSliceVar(&f.o.NFS, "nfs", nil, "these NFS versions instead of the plan's: 3, 4.0, 4.1, 4.2")
+	fl.IntVarP(&f.o.Jobs, "jobs", "j", 0, "make jobs (default: the number of CPUs)")
+	fl.IntVar(&f.o.Repeat, "repeat", 1, "passes of the whole matrix")
+	fl.BoolVar(&f.json, "json", false, "print the result as JSON")
+	return cmd
+}
+
+// runHere is patchcheck without a subcommand.
+func (a *app) runHere(cmd *cobra.Command) error {
+	if kernelTreeHere() == "" {
+		return cmd.Help()
+	}
+	return a.doRun(cmd.Context(), &runFlags{o: run.Options{Plan: defaultPlan, Accel: "auto", Repeat: 1}}, nil)
+}
+
+func (a *app) doRun(ctx context.Context, f *runFlags, args []string) error {
+	o := f.o
+	var err error
+	if o.CacheDir, err = a.cacheDir(); err != nil {
+		return err
+	}
+	if o.RunsDir, err = a.runsDir(); err != nil {
+		return err
+	}
+	o.Tree, o.Base, o.Sources, o.Stdin = f.resolve(), f.base, args, a.stdin
+	if fi, err := os.Stat(o.Tree); err == nil && fi.IsDir() {
+		o.Repo = o.Tree
+	}
+	if len(args) == 0 && kernelTreeHere() != "" && f.tree == "" {
+		if o.Sources, err = unpublished(ctx, o.Repo); err != nil {
+			return err
+		}
+	}
+	for _, s := range args {
+		if s == "-" {
+			if file, ok := a.stdin.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+				fmt.Fprintln(a.stderr, "patchcheck: reading the series from the terminal; end with Ctrl-D")
+			}
+		}
+	}
+	o.Tool, o.Command = version(), append([]string{"patchcheck", "run"}, args...)
+	o.View = view.New(a.stderr)
+	rec, err := run.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	return a.finish(rec, f.json)
+}
+
+// finish prints the report and turns the verdict into an exit code.
+func (a *app) finish(rec *runfolder.Run, asJSON bool) error {
+	format := "text"
+	if asJSON {
+		format = "json"
+	} else {
+		fmt.Fprintln(a.stdout)
+	}
+	if err := report.Write(a.stdout, rec, format); err != nil {
+		return err
+	}
+	f, err := os.Create(rec.Path("report.txt"))
+	if err == nil {
+		err = report.Write(f, rec, "text")
+		f.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the run folder: %w", err)
+	}
+	switch rec.Verdict {
+	case checks.Pass:
+		return nil
+	case checks.Infra:
+		return &exitError{code: exitInfra}
+	}
+	return &exitError{code: exitFindings}
+}
+
+// unpublished is the range of HEAD's commits that no remote branch has.
+func unpublished(ctx context.Context, repo string) ([]string, error) {
+	git := func(args ...string) (string, error) {
+		res, err := proc.Run(ctx, proc.Cmd{Argv: append([]string{"git", "-C", repo}, args...)})
+		return strings.TrimSpace(string(res.Stdout)), err
+	}
+	up, err := git("rev-parse", "--verify", "-q", "@{upstream}")
+	if err != nil {
+		out, err2 := git("rev-list", "--max-count=200", "HEAD", "--not", "--remotes")
+		if err2 != nil {
+			return nil, usageError("%s is no git repository with commits: name the series (patchcheck run --help)", repo)
+		}
+		ids := strings.Fields(out)
+		if len(ids) == 0 || len(ids) >= 200 {
+			return nil, usageError("cannot tell which commits of %s are yours: HEAD has no upstream; name the range, e.g. patchcheck run origin/master..HEAD", repo)
+		}
+		return []string{ids[len(ids)-1] + "^..HEAD"}, nil
+	}
+	n, err := git("rev-list", "--count", up+"..HEAD")
+	if err != nil {
+		return nil, err
+	}
+	if n == "0" {
+		return nil, usageError("HEAD has no commits beyond its upstream: name the series (patchcheck run --help)")
+	}
+	return []string{"@{upstream}..HEAD"}, nil
+}

@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"time"
+
+	"patchcheck/checks"
+	"patchcheck/internal/guestproto"
+	"patchcheck/internal/runfolder"
+	"patchcheck/testplans"
+	"patchcheck/vm"
+)
+
+// caller is the part of a guest that a cell needs.
+type caller interface {
+	Call(ctx context.Context, verb string, req, resp any, onLog func(string)) error
+}
+
+// Rules of the guest's steps.
+var Rules = []checks.Rule{ruleContents, ruleStep, ruleHang, ruleDied, ruleSlowCall, ruleBoot, ruleMemory, ruleTime, ruleTransport, ruleInfra}
+
+var (
+	ruleContents = checks.Rule{ID: "contents.differ", Severity: checks.Error,
+		Title:  "data read back differs from what was written",
+		Source: "the plan's workload; content is a function of seed and offset",
+		Fix:    "the first differing offset and the bytes around it are in the evidence; which side was read is in the message"}
+	ruleStep = checks.Rule{ID: "guest.step", Severity: checks.Error,
+		Title:  "a step in the guest failed",
+		Source: "the plan's workload", Fix: "the console and the step's own output are in the run folder"}
+	ruleHang = checks.Rule{ID: "guest.hang", Severity: checks.Error,
+		Title:  "a step did not finish before its deadline",
+		Source: "the plan's workload", Fix: "the tasks' stacks are in the console log"}
+	ruleDied = checks.Rule{ID: "guest.died", Severity: checks.Error,
+		Title:  "the guest ended during a step",
+		Source: "the plan's workload", Fix: "the console's last lines say why"}
+	ruleSlowCall = checks.Rule{ID: "guest.slow-call", Severity: checks.Error,
+		Title:  "one I/O call took as long as a retransmission",
+		Source: "RFC 8166 3.3; the client retransmits after 60 s",
+		Fix:    "an RPC had no Reply: data is right in the end, time is not"}
+	ruleBoot = checks.Rule{ID: "guest.boot", Severity: checks.Error,
+		Title:  "the kernel did not boot",
+		Source: "the guest's console", Fix: "the console's last lines say how far it came"}
+	ruleMemory = checks.Rule{ID: "memory.growth", Severity: checks.Error,
+		Title:  "kernel memory grows from cell to cell",
+		Source: "/proc/meminfo SUnreclaim, /proc/slabinfo",
+		Fix:    "run with --debug: kmemleak names the allocation"}
+	ruleTime = checks.Rule{ID: "time.slower", Severity: checks.Error,
+		Title:  "the same workload takes much longer than on the base kernel",
+		Source: "the same cell on both kernels, repeated",
+		Fix:    "patchcheck bench measures how much"}
+	ruleTransport = checks.Rule{ID: "guest.transport", Severity: checks.Error,
+		Title:  "the mount does not use the transport or version of the plan",
+		Source: "/proc/self/mountstats", Fix: "a workload over TCP proves nothing about RDMA"}
+	ruleInfra = checks.Rule{ID: "infra", Severity: checks.Error,
+		Title:  "patchcheck, the host or the guest image failed; this says nothing about the series",
+		Source: "-", Fix: "see the message; patchcheck doctor checks the host"}
+)
+
+// Deadlines of steps under TCG with a plain kernel. They exist to end a hang,
+// not to measure: each is many times what the step takes there.
+const (
+	deadlineQuick = 30 * time.Second
+	deadlineMount = 60 * time.Second
+	deadlineStart = 90 * time.Second
+	// An unanswered RPC is sent again after 60 s, so a workload must be
+	// given longer than that for the difference to show.
+	deadlineIO = 150 * time.Second
+	// slowCall is far above any call in a healthy guest and below the
+	// retransmission interval.
+	slowCall = 45 * time.Second
+)
+
+// bench drives cells in one guest.
+type bench struct {
+	g      caller
+	plan   *testplans.Plan
+	kernel string   // release
+	absent []string // count fields that this kernel lacks
+	guest  string   // name of its console log
+	seed   uint64
+	hook   func(step string) error // for tests of the oracles: runs in the guest before the named step
+	say    func(string)
+}
+
+// cellError is a step that failed, with the finding it makes.
+type cellError struct {
+	finding checks.Finding
+	verdict checks.Verdict
+	err     error
+}
+
+func (e *cellError) Error() string { return e.finding.Message }
+func (e *cellError) Unwrap() error { return e.err }
+
+func (b *bench) scale(d time.Duration) time.Duration {
+	return d * time.Duration(max(1, b.plan.Slow))
+}
+
+// call runs one verb with its own deadline.
+func (b *bench) call(ctx context.Context, a *runfolder.Attempt, cell, name, verb string, limit time.Duration, req, resp any) error {
+	if b.say != nil {
+		b.say(name)
+	}
+	if b.hook != nil {
+		if err := b.hook(name); err != nil {
+			return err
+		}
+	}
+	start := time.Now()
+	sctx, cancel := context.WithTimeout(ctx, b.scale(limit))
+	defer cancel()
+	var raw json.RawMessage
+	err := b.g.Call(sctx, verb, req, &raw, nil)
+	st := runfolder.CellStep{Name: name, Elapsed: time.Since(start), Result: raw}
+	if err != nil {
+		st.Error = err.Error()
+	}
+	if verb == guestproto.VerbTraceRead || verb == guestproto.VerbMemory || verb == guestproto.VerbDmesg {
+		st.Result = nil // kept in fields of their own
+	}
+	a.Steps = append(a.Steps, st)
+	if err == nil {
+		if resp != nil {
+			if err := json.Unmarshal(raw, resp); err != nil {
+				return b.fail(cell, name, fmt.Errorf("the guest's answer cannot be read: %w", err))
+			}
+		}
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return b.fail(cell, name, err)
+}
+
+// fail turns a step's error into a finding and a first verdict. Attribution
+// comes later: FAIL here means "not our infrastructure".
+func (b *bench) fail(cell, name string, err error) error {
+	w := checks.Where{Cell: cell}
+	var ge *guestproto.Error
+	var died *vm.GuestDied
+	var mute *vm.NoAnswer
+	switch {
+	case errors.As(err, &ge):
+		f := ruleStep.New(w, "%s failed: %s", name, ge.Message)
+		v := checks.Fail
+		switch ge.Class {
+		case guestproto.ClassData:
+			f = ruleContents.New(w, "%s: %s", name, ge.Message)
+		case guestproto.ClassSetup, guestproto.ClassResource, guestproto.ClassUsage:
+			f = ruleInfra.New(w, "%s failed in the guest: %s", name, ge.Message)
+			v = checks.Infra
+		}
+		if ge.Detail != "" {
+			f.Evidence = strings.Split(strings.TrimRight(ge.Detail, "\n"), "\n")
+		}
+		if ge.Hint != "" {
+			f.Fix = ge.Hint
+		}
+		return &cellError{f, v, err}
+	case errors.As(err, &mute):
+		f := ruleHang.New(w, "%s did not finish within %v", name, mute.After.Round(time.Second))
+		f.Evidence = mute.ConsoleTail
+		return &cellError{f, checks.Fail, err}
+	case errors.As(err, &died):
+		f := ruleDied.New(w, "the guest died during %s: %s", name, died.Reason)
+		f.Evidence = died.ConsoleTail
+		v := checks.Fail
+		if died.Infra() {
+			v = checks.Infra
+		}
+		return &cellError{f, v, err}
+	}
+	return &cellError{ruleInfra.New(w, "%s: %v", name, err), checks.Infra, err}
+}
+
+// start brings the server up; once per guest.
+func (b *bench) start(ctx context.Context) error {
+	p := b.plan
+	a := &runfolder.Attempt{}
+	if err := b.call(ctx, a, "", "start nfsd", guestproto.VerbNFSStart, deadlineStart, guestproto.NFSStart{
+		Export: p.Server.Export, ExportFS: p.Server.FS, SizeMiB: int(p.Server.Size >> 20),
+		Versions: p.Axes.NFS, Threads: p.Server.Threads, Address: p.Fabric.Address, Netdev: p.Fabric.Netdev,
+	}, nil); err != nil {
+		return err
+	}
+	return nil
+}
+
+// probes translates the plan's counts; fetch gives the fetch argument of a
+// member path.
+func probes(p *testplans.Plan, fetch func(c testplans.Count, path string) (string, error)) (probes []guestproto.Probe, absent []string, err error) {
+	for _, c := range p.Count {
+		pr := guestproto.Probe{Name: c.Name, Tracepoint: c.Tracepoint, Event: c.Event, Function: c.Function, Return: c.Return, Filter: c.Filter, Size: c.Entries}
+		gone := map[string]bool{}
+		for _, f := range sortedKeys(c.Fields) {
+			path := c.Fields[f]
+			if !testplans.RawFetch(path) {
+				got, err := fetch(c, path)
+				if err != nil {
+					if contains(c.Optional, f) && noMember(err) {
+						gone[f] = true
+						absent = append(absent, c.Name+"."+f)
+						continue
+					}
+					return nil, nil, fmt.Errorf("count %s, field %s: %w", c.Name, f, err)
+				}
+				path = got
+			}
+			pr.Fields = append(pr.Fields, guestproto.Field{Name: f, Fetch: path})
+		}
+		for _, k := range c.HistKeys() {
+			if !gone[k] {
+				pr.Keys = append(pr.Keys, k)
+			}
+		}
+		probes = append(probes, pr)
+	}
+	return probes, absent, nil
+}
+
+// listen adds the listener once a link exists on the netdev.
+func (b *bench) listen(ctx context.Context, a *runfolder.Attempt, cell string) error {
+	var pl guestproto.Portlist
+	if err := b.call(ctx, a, cell, "listen", guestproto.VerbNFSListen, deadlineQuick, guestproto.NFSListen{Proto: b.plan.Fabric.Proto, Port: b.plan.Fabric.Port}, &pl); err != nil {
+		return err
+	}
+	want := fmt.Sprintf("%s %d", b.plan.Fabric.Proto, b.plan.Fabric.Port)
+	for _, l := range pl.Lines {
+		if strings.TrimSpace(l) == want {
+			return nil
+		}
+	}
+	return &cellError{ruleInfra.New(checks.Where{Cell: cell}, "nfsd does not listen on %q; its portlist is %q", want, pl.Lines), checks.Infra, nil}
+}
+
+// cell runs one cell and judges all but the console, which the guest's owner
+// judges over the whole guest. The error is non-nil only when ctx ended.
+func (b *bench) cell(ctx context.Context, c testplans.Cell) (runfolder.Attempt, error) {
+	a := runfolder.Attempt{Guest: b.guest, Kernel: b.kernel, Started: time.Now(), Verdict: checks.Pass}
+	err := b.steps(ctx, c, &a)
+	a.Elapsed = time.Since(a.Started)
+	var ce *cellError
+	switch {
+	case err == nil:
+		a.Token = "done"
+	case errors.As(err, &ce):
+		a.Verdict = ce.verdict
+		a.Findings = append(a.Findings, ce.finding)
+	case ctx.Err() != nil:
+		return a, ctx.Err()
+	default:
+		a.Verdict = checks.Infra
+		a.Findings = append(a.Findings, ruleInfra.New(checks.Where{Cell: c.ID()}, "%v", err))
+	}
+	return a, nil
+}
+
+func (b *bench) steps(ctx context.Context, c testplans.Cell, a *runfolder.Attempt) error {
+	p, id := b.plan, c.ID()
+	f := p.Fabric
+	const mountpoint = "/mnt"
+	server, _, _ := strings.Cut(f.Address, "/")
+	if err := b.call(ctx, a, id, "mark", guestproto.VerbMark, deadlineQuick, guestproto.Mark{Text: "patchcheck: cell " + id}, nil); err != nil {
+		return err
+	}
+	if f.Proto == "rdma" {
+		params := map[string]string{}
+		for k, v := range c.Device.Params {
+			params[k] = strconv.FormatInt(int64(v), 10)
+		}
+		if err := b.call(ctx, a, id, "add link", guestproto.VerbLinkSet, deadlineQuick, guestproto.LinkSet{Name: f.Link, Type: f.Type, Netdev: f.Netdev, Module: f.Module, Params: params}, nil); err != nil {
+			return err
+		}
+	}
+	if err := b.listen(ctx, a, id); err != nil {
+		return err
+	}
+	if err := b.call(ctx, a, id, "clear counts", guestproto.VerbTraceRead, deadlineQuick, nil, nil); err != nil {
+		return err
+	}
+	mount := guestproto.Mount{Server: server, Path: p.Server.Export, At: mountpoint, Version: c.NFS, Proto: f.Proto, Port: f.Port}
+	if c.NFS != "3" {
+		mount.Path = "/"
+	} else {
+		mount.Options = []string{"nolock"}
+	}
+	var m guestproto.Mounted
+	if err := b.call(ctx, a, id, "mount", guestproto.VerbMount, deadlineMount, mount, &m); err != nil {
+		return err
+	}
+	a.Mounted = strings.TrimSpace(m.Options + " " + m.Xprt)
+	if !strings.Contains(m.Xprt, "xprt:\t"+f.Proto) && !strings.Contains(m.Xprt, "xprt: "+f.Proto) || !strings.Contains(m.Options, "vers="+c.NFS) {
+		return &cellError{ruleTransport.New(checks.Where{Cell: id}, "asked for NFSv%s over %s, got %q", c.NFS, f.Proto, a.Mounted), checks.Infra, nil}
+	}
+	// Everything below happens in folders of this cell, so that no stale
+	// file can be taken for a fresh one.
+	dir := strings.ReplaceAll(id, "/", ".")
+	var slow []checks.Finding
+	for i, w := range p.Workload {
+		seed := b.seed ^ hash(id, w.Name, strconv.Itoa(i))
+		var err error
+		if w.File != nil {
+			err = b.file(ctx, a, id, mountpoint+"/"+dir, p.Server.Export+"/"+dir, w, seed, &slow)
+		} else {
+			err = b.files(ctx, a, id, mountpoint+"/"+dir, p.Server.Export+"/"+dir, w, seed, &slow)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := b.call(ctx, a, id, "remove", guestproto.VerbRemove, deadlineIO, guestproto.Remove{Dir: mountpoint + "/" + dir}, nil); err != nil {
+		return err
+	}
+	if err := b.call(ctx, a, id, "umount", guestproto.VerbUmount, deadlineMount, guestproto.Umount{At: mountpoint}, nil); err != nil {
+		return err
+	}
+	var tr guestproto.TraceResult
+	if err := b.call(ctx, a, id, "read counts", guestproto.VerbTraceRead, deadlineQuick, nil, &tr); err != nil {
+		return err
+	}
+	a.Hists = tr.Hists
+	if f.Proto == "rdma" {
+		if err := b.call(ctx, a, id, "remove link", guestproto.VerbLinkDel, deadlineMount, guestproto.LinkDel{Name: f.Link}, nil); err != nil {
+			return err
+		}
+	}
+	var mem guestproto.Memory
+	if err := b.call(ctx, a, id, "memory", guestproto.VerbMemory, deadlineQuick, nil, &mem); err != nil {
+		return err
+	}
+	a.SUnreclaim, a.Slabs = mem.SUnreclaim, mem.Slabs
+	a.Findings = append(a.Findings, slow...)
+	if len(slow) > 0 {
+		a.Verdict = checks.Fail
+	}
+	b.judge(c, a)
+	return nil
+}
+
+// file is one FileWork: write, compare in the exported file, drop the
+// client's cache, read back by each size.
+func (b *bench) file(ctx context.Context, a *runfolder.Attempt, id, client, server string, w testplans.Work, seed uint64, slow *[]checks.Finding) error {
+	io := guestproto.IO{Path: client + "/" + w.Name, Size: int64(w.File.Size), Block: int(w.File.Write), Direct: w.File.Direct, Seed: seed, Sync: true}
+	var r guestproto.IOResult
+	if err := b.io(ctx, a, id, w.Name+": write", guestproto.VerbWrite, io, &r, slow); err != nil {
+		return err
+	}
+	onServer := io
+	onServer.Path, onServer.Direct, onServer.Block = server+"/"+w.Name, false, 1<<20
+	if err := b.io(ctx, a, id, w.Name+": compare the exported file", guestproto.VerbHash, onServer, &r, slow); err != nil {
+		return err
+	}
+	a.Compared.ServerBytes += r.Bytes
+	for _, bs := range w.File.Read {
+		if err := b.call(ctx, a, id, w.Name+": drop the client's cache", guestproto.VerbDrop, deadlineMount, nil, nil); err != nil {
+			return err
+		}
+		rd := io
+		rd.Block = int(bs)
+		if err := b.io(ctx, a, id, fmt.Sprintf("%s: read in calls of %v", w.Name, bs), guestproto.VerbRead, rd, &r, slow); err != nil {
+			return err
+		}
+		a.Compared.ClientBytes += r.Bytes
+	}
+	return nil
+}
+
+func (b *bench) io(ctx context.Context, a *runfolder.Attempt, id, name, verb string, io guestproto.IO, r *guestproto.IOResult, slow *[]checks.Finding) error {
+	if err := b.call(ctx, a, id, name, verb, deadlineIO, io, r); err != nil {
+		return err
+	}
+	// The guest reports a mismatch as an error; the result is checked again
+	// here so that a wrong PASS takes two failures.
+	if r.FirstDiff >= 0 || r.Bytes != io.Size || r.SHA256 != r.Want || r.Want == "" {
+		f := ruleContents.New(checks.Where{Cell: id}, "%s: %d of %d bytes, first difference at offset %d", name, r.Bytes, io.Size, r.FirstDiff)
+		f.Evidence = []string{"got      " + r.Got, "expected " + r.Expected, "sha256 got  " + r.SHA256, "sha256 want " + r.Want}
+		return &cellError{f, checks.Fail, nil}
+	}
+	b.slow(id, name, r.SlowestUS, slow)
+	return nil
+}
+
+func (b *bench) slow(id, name string, us int64, slow *[]checks.Finding) {
+	if d := time.Duration(us) * time.Microsecond; d > slowCall {
+		*slow = append(*slow, ruleSlowCall.New(checks.Where{Cell: id}, "%s: one call took %v", name, d.Round(time.Millisecond)))
+	}
+}
+
+// files is one FilesWork.
+func (b *bench) files(ctx context.Context, a *runfolder.Attempt, id, client, server string, w testplans.Work, seed uint64, slow *[]checks.Finding) error {
+	fs := guestproto.Files{Dir: client + "/" + w.Name, Count: w.Files.Count, MinSize: int64(w.Files.Min), MaxSize: int64(w.Files.Max), Seed: seed}
+	for _, s := range []struct {
+		name, dir string
+		check     bool
+	}{
+		{"write", fs.Dir, false},
+		{"compare the exported files", server + "/" + w.Name, true},
+		{"read", fs.Dir, true},
+	} {
+		if s.name == "read" {
+			if err := b.call(ctx, a, id, w.Name+": drop the client's cache", guestproto.VerbDrop, deadlineMount, nil, nil); err != nil {
+				return err
+			}
+		}
+		fs.Dir, fs.Check = s.dir, s.check
+		name := w.Name + ": " + s.name
+		var r guestproto.FilesResult
+		if err := b.call(ctx, a, id, name, guestproto.VerbFiles, deadlineIO, fs, &r); err != nil {
+			return err
+		}
+		if r.Count != fs.Count || s.check && (r.WrongN > 0 || r.SHA256 != r.Want || r.Want == "") {
+			f := ruleContents.New(checks.Where{Cell: id}, "%s: %d of %d files differ (%d seen)", name, r.WrongN, fs.Count, r.Count)
+			f.Evidence = r.Wrong
+			return &cellError{f, checks.Fail, nil}
+		}
+		b.slow(id, name, r.SlowestUS, slow)
+		if s.check {
+			if s.name == "read" {
+				a.Compared.ClientBytes += r.Bytes
+			} else {
+				a.Compared.ServerBytes += r.Bytes
+			}
+			a.Compared.Files = r.Count
+		}
+	}
+	return nil
+}
+
+func hash(parts ...string) uint64 {
+	h := fnv.New64a()
+	for _, p := range parts {
+		h.Write([]byte(p))
+		h.Write([]byte{0})
+	}
+	return h.Sum64()
+}
+
+func contains(l []string, s string) bool {
+	for _, x := range l {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}

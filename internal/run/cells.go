@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"patchcheck/checks"
+	"patchcheck/internal/cache"
+	"patchcheck/internal/proc"
+	"patchcheck/internal/runfolder"
+	"patchcheck/internal/view"
+	"patchcheck/testplans"
+	"patchcheck/vm"
+	"patchcheck/vm/image"
+)
+
+// answerVersion is part of every cell's key: raise it when what a cell does or
+// how it is judged changes.
+const answerVersion = 1
+
+// cellKey is what a cell's answer depends on.
+func (r *runner) cellKey(k *guestKernel, c testplans.Cell, imageKey string) string {
+	h := sha256.New()
+	enc := json.NewEncoder(h)
+	p := r.plan
+	enc.Encode([]any{answerVersion, k.key, k.probes, imageKey, r.rec.Accel.Name, c, p.Guest, p.Fabric, p.Server, p.Workload, p.Count, p.Values, p.Hold, p.Memory, p.Slow})
+	return hex.EncodeToString(h.Sum(nil))[:32]
+}
+
+// known looks an answer up. Only PASS is reused: a failure is worth another
+// look.
+func (r *runner) known(key string) *runfolder.Cell {
+	b, err := os.ReadFile(r.cache.Path("cells", key+".json"))
+	if err != nil {
+		return nil
+	}
+	c := &runfolder.Cell{}
+	if json.Unmarshal(b, c) != nil || c.Key != key || c.Verdict != checks.Pass || c.Reused == "" || c.Last().Token == "" {
+		return nil
+	}
+	return c
+}
+
+// remember keeps a passing answer for later runs.
+func (r *runner) remember(c *runfolder.Cell) error {
+	if c.Verdict != checks.Pass || r.o.Hook != nil {
+		return nil
+	}
+	k := *c
+	k.Reused = r.rec.ID
+	b, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.cache.Path("cells"), 0o755); err != nil {
+		if errors.Is(err, fs.ErrPermission) {
+			return nil // a cache that cannot be written costs time, not truth
+		}
+		return err
+	}
+	return cache.WriteFile(r.cache.Path("cells", c.Key+".json"), b, 0o644)
+}
+
+// matrix boots the guests and runs the plan's cells.
+func (r *runner) matrix(ctx context.Context, kernels map[string]*guestKernel) error {
+	s := r.begin("image")
+	var img imageResult
+	select {
+	case img = <-r.images:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if img.err != nil {
+		return fmt.Errorf("the guest image cannot be made: %w", img.err)
+	}
+	r.rec.Image = runfolder.Image{Key: img.img.Key, Bytes: img.img.Bytes, Compressed: img.img.CompressedBytes, Packages: packages(img.img)}
+	s.End(view.OK, "%.1f MB, %.1f MB compressed", float64(img.img.Bytes)/1e6, float64(img.img.CompressedBytes)/1e6)
+
+	accel, err := r.probe(ctx, kernels[testplans.RoleBase])
+	if err != nil {
+		return err
+	}
+	s = r.begin("matrix")
+	m := &matrix{run: r.rec, plan: r.plan, kernels: kernels, initrd: img.img.Path, accel: accel, step: s, hook: r.o.Hook, seed: hash(r.rec.ID)}
+	var todo []testplans.Cell
+	keys := map[string]string{}
+	reused := 0
+	for _, c := range r.plan.Cells() {
+		k := kernels[c.Kernel]
+		key := r.cellKey(k, c, img.img.Key)
+		keys[c.ID()] = key
+		if old := r.known(key); old != nil && !r.o.Fresh && r.o.Hook == nil && r.o.Repeat < 2 {
+			if err := r.rec.SaveCell(old); err != nil {
+				return err
+			}
+			reused++
+			continue
+		}
+		todo = append(todo, c)
+	}
+	save := func(c *runfolder.Cell) error {
+		c.Key = keys[c.ID]
+		if err := r.rec.SaveCell(c); err != nil {
+			return err
+		}
+		return r.remember(c)
+	}
+	for n := range max(1, r.o.Repeat) {
+		if n > 0 {
+			s.Update("pass %d of %d", n+1, r.o.Repeat)
+		}
+		if err := m.all(ctx, todo, save); err != nil {
+			return err
+		}
+		if n+1 < r.o.Repeat && !allPass(r.rec.Cells) {
+			break
+		}
+	}
+	pass := 0
+	for _, c := range r.rec.Cells {
+		if c.Verdict == checks.Pass {
+			pass++
+		}
+	}
+	status := view.OK
+	detail := fmt.Sprintf("%d of %d cells pass", pass, len(r.rec.Cells))
+	if reused > 0 {
+		detail += fmt.Sprintf(", %d reused", reused)
+	}
+	if reused == len(r.rec.Cells) {
+		status = view.Reused
+	}
+	if pass < len(r.rec.Cells) {
+		status = view.Failed
+	}
+	if n := r.o.Repeat; n > 1 && pass == len(r.rec.Cells) {
+		detail += fmt.Sprintf("; %d clean passes exclude a failure rate above %.1f %% per pass (95 %%)", n, 100*excluded(n))
+	}
+	s.End(status, "%s", detail)
+	return nil
+}
+
+func allPass(cells []*runfolder.Cell) bool {
+	for _, c := range cells {
+		if c.Verdict != checks.Pass {
+			return false
+		}
+	}
+	return true
+}
+
+// probe finds out how guests can be accelerated.
+func (r *runner) probe(ctx context.Context, k *guestKernel) (vm.Accel, error) {
+	want, err := vm.ParseAccel(r.accel())
+	if err != nil {
+		return "", err
+	}
+	s := r.begin("accel")
+	res, err := vm.Probe(ctx, vm.ProbeOptions{Want: want, Kernel: k.image, CacheFile: r.cache.Path("accel.json")})
+	if err != nil {
+		return "", err
+	}
+	r.rec.Accel = runfolder.Accel{Name: string(res.Accel), Reason: res.Reason}
+	r.rec.Tools["qemu"] = qemuVersion(ctx)
+	s.End(view.OK, "%s: %s", res.Accel, res.Reason)
+	return res.Accel, nil
+}
+
+// verdict sums the run up. PASS needs every patch built without new warnings
+// and every cell passed with proof from its guest.
+func (r *runner) verdict() {
+	v := checks.Pass
+	var why []string
+	bad := 0
+	for _, f := range r.rec.Findings {
+		if f.Severity == checks.Error || strings.HasPrefix(f.ID, "warning.") || strings.HasPrefix(f.ID, "kerneldoc.") {
+			if f.Severity != checks.Note {
+				bad++
+			}
+		}
+	}
+	if bad > 0 {
+		v = checks.Fail
+		why = append(why, fmt.Sprintf("%d findings", bad))
+	}
+	by := map[checks.Verdict][]string{}
+	for _, c := range r.rec.Cells {
+		cv := c.Verdict
+		if cv == checks.Pass && c.Last().Token == "" {
+			cv = checks.Infra // never a PASS without the guest's own word
+		}
+		by[cv] = append(by[cv], c.ID)
+		v = worst(v, cv)
+	}
+	for _, x := range []checks.Verdict{checks.Fail, checks.Unstable, checks.Infra, checks.BaseFails} {
+		if n := len(by[x]); n > 0 {
+			why = append(why, fmt.Sprintf("%d of %d cells %s", n, len(r.rec.Cells), x))
+		}
+	}
+	if !r.o.BuildOnly && len(r.rec.Cells) == 0 {
+		v, why = worst(v, checks.Infra), append(why, "no cell was run")
+	}
+	r.rec.Verdict, r.rec.Reason = v, strings.Join(why, ", ")
+}
+
+// excluded is the failure rate that n passes without a failure exclude with
+// 95 % confidence: the p of (1-p)^n = 0.05.
+func excluded(n int) float64 {
+	lo, hi := 0.0, 1.0
+	for range 60 {
+		mid := (lo + hi) / 2
+		q := 1.0
+		for range n {
+			q *= 1 - mid
+		}
+		if q > 0.05 {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return hi
+}
+
+func packages(img image.Image) map[string]string {
+	m := map[string]string{}
+	for _, p := range img.Packages {
+		m[p.Name] = p.Version
+	}
+	return m
+}
+
+// qemuVersion is the first line of QEMU's own words.
+func qemuVersion(ctx context.Context) string {
+	res, err := proc.Run(ctx, proc.Cmd{Argv: []string{vm.DefaultQEMU, "--version"}})
+	if err != nil {
+		return "unknown"
+	}
+	l, _, _ := strings.Cut(string(res.Stdout), "\n")
+	return l
+}

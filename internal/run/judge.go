@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"patchcheck/checks"
+	"patchcheck/checks/counts"
+	"patchcheck/internal/runfolder"
+	"patchcheck/testplans"
+)
+
+// judge evaluates the counts of an attempt whose steps all succeeded.
+func (b *bench) judge(c testplans.Cell, a *runfolder.Attempt) {
+	r := counts.Evaluate(b.plan, c, a.Hists, b.absent)
+	a.Values, a.Invalid = r.Values, r.Invalid
+	a.Findings = append(a.Findings, r.Findings...)
+	if a.Compared.ClientBytes == 0 || a.Compared.ServerBytes == 0 {
+		a.Findings = append(a.Findings, ruleInfra.New(checks.Where{Cell: c.ID()}, "nothing was compared"))
+		a.Verdict = worst(a.Verdict, checks.Infra)
+	}
+	switch {
+	case r.Invalid:
+		a.Verdict = worst(a.Verdict, checks.Infra)
+	case len(r.Findings) > 0:
+		a.Verdict = worst(a.Verdict, checks.Fail)
+	}
+}
+
+var order = []checks.Verdict{checks.Pass, checks.Skip, checks.BaseFails, checks.Infra, checks.Unstable, checks.Fail}
+
+// worst gives the graver of two verdicts.
+func worst(a, b checks.Verdict) checks.Verdict {
+	rank := func(v checks.Verdict) int {
+		for i, o := range order {
+			if o == v {
+				return i
+			}
+		}
+		return len(order)
+	}
+	if rank(a) >= rank(b) {
+		return a
+	}
+	return b
+}
+
+// signature groups failures that look the same: finding ids and the failed
+// step, without numbers, so that one confirmation can serve several cells.
+func signature(a *runfolder.Attempt) string {
+	var ids []string
+	for _, f := range a.Findings {
+		s := f.ID
+		if name, _, ok := strings.Cut(f.Message, ":"); ok && strings.HasPrefix(f.ID, "count.") {
+			s += " " + name
+		}
+		ids = append(ids, s)
+	}
+	sort.Strings(ids)
+	step := ""
+	if n := len(a.Steps); n > 0 && a.Steps[n-1].Error != "" {
+		step = a.Steps[n-1].Name
+	}
+	return strings.Join(ids, ",") + "@" + step
+}
+
+// sameFault reports whether two attempts have a finding id in common.
+func sameFault(a, b *runfolder.Attempt) bool {
+	for _, f := range a.Findings {
+		for _, g := range b.Findings {
+			if f.ID == g.ID && f.ID != "infra" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// growth judges the kernel memory left behind by the successive cells of one
+// guest. The first cells warm caches up, so only a growth that every later
+// cell adds counts.
+func growth(p *testplans.Plan, attempts []*runfolder.Attempt) []string {
+	const warm, need = 2, 3
+	if p.Memory.Growth == 0 || len(attempts) < warm+need {
+		return nil
+	}
+	tail := attempts[warm-1:]
+	var out []string
+	least := int64(1 << 62)
+	for i := 1; i < len(tail); i++ {
+		least = min(least, tail[i].SUnreclaim-tail[i-1].SUnreclaim)
+	}
+	if limit := int64(p.Memory.Growth) >> 10; least > limit {
+		msg := fmt.Sprintf("unreclaimable slab memory grew by at least %d KiB in each of %d cells (limit %d KiB)", least, len(tail)-1, limit)
+		if s := growing(tail); s != "" {
+			msg += ": " + s
+		}
+		out = append(out, msg)
+	}
+	return out
+}
+
+// growing names the slab caches whose active objects rose in every cell, the
+// largest first.
+func growing(tail []*runfolder.Attempt) string {
+	type g struct {
+		name string
+		n    int64
+	}
+	var gs []g
+	for name := range tail[len(tail)-1].Slabs {
+		least := int64(1 << 62)
+		for i := 1; i < len(tail); i++ {
+			least = min(least, tail[i].Slabs[name]-tail[i-1].Slabs[name])
+		}
+		if least > 0 {
+			gs = append(gs, g{name, least})
+		}
+	}
+	sort.Slice(gs, func(i, j int) bool { return gs[i].n > gs[j].n })
+	var parts []string
+	for i, x := range gs {
+		if i == 4 {
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%s by %d objects or more", x.name, x.n))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// slower compares the time of the same workload on both kernels. Under TCG on
+// a shared host only a large factor means anything; it is confirmed by fresh
+// guests before it is a finding.
+const slowFactor = 1.6
+
+func workTime(a *runfolder.Attempt) (d time.Duration) {
+	for _, s := range a.Steps {
+		if strings.Contains(s.Name, ": write") || strings.Contains(s.Name, ": read") {
+			d += s.Elapsed
+		}
+	}
+	return d
+}

@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"patchcheck/checks"
+	"patchcheck/checks/console"
+	"patchcheck/internal/guestproto"
+	"patchcheck/internal/runfolder"
+	"patchcheck/internal/view"
+	"patchcheck/testplans"
+	"patchcheck/vm"
+)
+
+// guestKernel is a built kernel as the matrix needs it.
+type guestKernel struct {
+	role    string
+	key     string
+	release string
+	image   string // path of the boot image
+	config  string // path of its .config
+	probes  []guestproto.Probe
+	absent  []string
+}
+
+// matrix runs cells in guests and attributes their failures.
+type matrix struct {
+	run     *runfolder.Run
+	plan    *testplans.Plan
+	kernels map[string]*guestKernel
+	initrd  string
+	accel   vm.Accel
+	seed    uint64
+	step    *view.Step
+	hook    func(ctx context.Context, g *vm.Guest, cell, step string) error
+	guests  int
+	done    int
+	total   int
+	base    map[string]*runfolder.Attempt // attempts on the base kernel, by device/nfs
+}
+
+// session is one guest with its console under watch.
+type session struct {
+	g    *vm.Guest
+	b    *bench
+	con  *watch
+	name string
+}
+
+// Deadlines for collecting evidence from a guest that hangs.
+const interrogation = 20 * time.Second
+
+// boot starts a guest of k and brings the server up. The returned error is a
+// *cellError when it says something about the kernel or the infrastructure.
+func (m *matrix) boot(ctx context.Context, k *guestKernel) (*session, error) {
+	m.guests++
+	name := fmt.Sprintf("%02d-%s", m.guests, k.role)
+	slow := ""
+	if m.accel == vm.TCG {
+		slow = "the guest was emulated (TCG)"
+	}
+	con := newWatch(slow)
+	s := &session{con: con, name: name}
+	cfg := vm.Config{
+		Kernel: k.image, KernelConfig: k.config, Initrds: []string{m.initrd},
+		Append: m.plan.Guest.Append, CPUs: m.plan.Guest.CPUs, MemMiB: int(m.plan.Guest.Memory >> 20),
+		Accel: m.accel, StateDir: m.run.Path("console", name), Console: con, Slow: float64(max(1, m.plan.Slow)),
+	}
+	if argv, err := vm.Cmdline(cfg); err == nil {
+		m.run.Note(fmt.Sprintf("# guest %s", name))
+		m.run.Note(quote(argv))
+	}
+	g, err := vm.Boot(ctx, cfg)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		var be *vm.BootError
+		if errors.As(err, &be) {
+			f := ruleBoot.New(checks.Where{}, "%s kernel: %s (after %.1f s)", k.role, be.What, be.After.Seconds())
+			f.Evidence = be.ConsoleTail
+			for _, cf := range console.Findings(con.finish()) {
+				if gates(cf) {
+					f.Evidence = append(cf.Evidence, f.Evidence...)
+					f.Message += "; " + cf.Message
+					break
+				}
+			}
+			return nil, &cellError{f, checks.Fail, err}
+		}
+		var ie *vm.InfraError
+		f := ruleInfra.New(checks.Where{}, "the guest could not be started: %v", firstLine(err))
+		if errors.As(err, &ie) {
+			f.Evidence = append(strings.Split(strings.TrimSpace(ie.QEMUStderr), "\n"), ie.ConsoleTail...)
+		}
+		return nil, &cellError{f, checks.Infra, err}
+	}
+	s.g = g
+	s.b = &bench{g: g, plan: m.plan, kernel: k.release, absent: k.absent, guest: name, seed: m.seed}
+	if err := s.b.start(ctx); err != nil {
+		m.post(ctx, s, err)
+		g.Close()
+		return nil, err
+	}
+	if err := s.b.call(ctx, &runfolder.Attempt{}, "", "set counts", guestproto.VerbTrace, deadlineStart, guestproto.Trace{Probes: k.probes}, nil); err != nil {
+		m.post(ctx, s, err)
+		g.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// post collects what a hung guest can still tell, before it is killed.
+func (m *matrix) post(ctx context.Context, s *session, err error) {
+	var mute *vm.NoAnswer
+	if !errors.As(err, &mute) || ctx.Err() != nil {
+		return
+	}
+	ictx, cancel := context.WithTimeout(ctx, interrogation)
+	defer cancel()
+	s.g.Interrogate(ictx) // its output is on the console; a guest too dead to answer is no error
+}
+
+// consoleGrace is how long the console may lag behind the guest's answers.
+const consoleGrace = 200 * time.Millisecond
+
+// exec runs one cell in s and adds what the console showed meanwhile. usable
+// says whether the guest can take another cell; if not, it is closed.
+func (m *matrix) exec(ctx context.Context, s *session, c testplans.Cell) (a runfolder.Attempt, usable bool, err error) {
+	s.b.hook = nil
+	if m.hook != nil {
+		s.b.hook = func(step string) error { return m.hook(ctx, s.g, c.ID(), step) }
+	}
+	s.b.say = func(step string) {
+		m.step.Update("%d/%d  %s: %s", m.done+1, m.total, c.ID(), step)
+	}
+	from := s.con.line()
+	a, err = s.b.cell(ctx, c)
+	a.Accel = string(m.accel)
+	if err != nil {
+		return a, false, err
+	}
+	if !s.con.raised(consoleGrace) && a.Verdict == checks.Pass {
+		return a, true, nil
+	}
+	if n := len(a.Steps); a.Token == "" && n > 0 && strings.Contains(a.Steps[n-1].Error, "did not finish") {
+		m.post(ctx, s, &vm.NoAnswer{})
+	}
+	s.g.Close() // so that the console is whole
+	m.consoleFindings(s, c, &a, from)
+	return a, false, nil
+}
+
+// consoleFindings gives the cell the reports that the console showed from the
+// given line on. The guest must be closed.
+func (m *matrix) consoleFindings(s *session, c testplans.Cell, a *runfolder.Attempt, from int) {
+	rep := s.con.finish()
+	late := console.Report{Events: rep.Events, Truncated: rep.Truncated, Dropped: rep.Dropped, Boots: rep.Boots, Lines: rep.Lines}
+	for _, r := range rep.Reports {
+		if r.Line >= from {
+			late.Reports = append(late.Reports, r)
+			late.Crash = true
+		}
+	}
+	var found []checks.Finding
+	for _, f := range console.Findings(late) {
+		f.Where.Cell = c.ID()
+		if gates(f) {
+			a.Verdict = worst(a.Verdict, checks.Fail)
+			a.Token = ""
+		}
+		found = append(found, f)
+	}
+	// The cause stands before its consequence.
+	a.Findings = append(found, a.Findings...)
+}
+
+// runAll executes cells of one kernel in as few guests as their failures
+// allow.
+func (m *matrix) runAll(ctx context.Context, k *guestKernel, cells []testplans.Cell) (map[string]*runfolder.Attempt, error) {
+	out := map[string]*runfolder.Attempt{}
+	var s *session
+	var inGuest []*runfolder.Attempt
+	defer func() {
+		if s != nil {
+			s.g.Close()
+		}
+	}()
+	boots := 0
+	for _, c := range cells {
+		if s == nil {
+			var err error
+			boots++
+			s, err = m.boot(ctx, k)
+			if err != nil {
+				var ce *cellError
+				if !errors.As(err, &ce) {
+					return out, err
+				}
+				// A guest that does not come up answers for all cells left.
+				for _, rest := range cells {
+					if out[rest.ID()] == nil {
+						f := ce.finding
+						f.Where.Cell = rest.ID()
+						out[rest.ID()] = &runfolder.Attempt{Guest: fmt.Sprintf("%02d-%s", m.guests, k.role), Kernel: k.release, Started: time.Now(), Accel: string(m.accel),
+							Verdict: ce.verdict, Findings: []checks.Finding{f}, Steps: []runfolder.CellStep{{Name: "boot", Error: firstLine(ce.err)}}}
+					}
+				}
+				return out, nil
+			}
+			inGuest = nil
+		}
+		a, usable, err := m.exec(ctx, s, c)
+		if err != nil {
+			return out, err
+		}
+		a.Fresh = len(inGuest) == 0 && len(cells) == 1
+		out[c.ID()] = &a
+		m.done++
+		if usable {
+			inGuest = append(inGuest, &a)
+		} else {
+			// What a failed cell left behind must not be blamed on the next.
+			s = nil
+		}
+	}
+	if s != nil && len(inGuest) > 0 {
+		last := inGuest[len(inGuest)-1]
+		m.farewell(ctx, s, cells[len(cells)-1], last)
+		for _, msg := range growth(m.plan, inGuest) {
+			last.Findings = append(last.Findings, ruleMemory.New(checks.Where{Cell: cells[len(cells)-1].ID()}, "%s", msg))
+			last.Verdict = worst(last.Verdict, checks.Fail)
+		}
+	}
+	return out, nil
+}
+
+// farewell ends a guest in order and reads its kernel log as a second witness
+// beside the console.
+func (m *matrix) farewell(ctx context.Context, s *session, c testplans.Cell, a *runfolder.Attempt) {
+	from := s.con.line()
+	var d guestproto.Dmesg
+	derr := s.b.call(ctx, &runfolder.Attempt{}, c.ID(), "dmesg", guestproto.VerbDmesg, deadlineQuick, nil, &d)
+	s.g.Close()
+	m.consoleFindings(s, c, a, from)
+	if derr != nil || s.con.finish().Crash {
+		return
+	}
+	rep, _ := console.Parse(strings.NewReader(d.Text), console.Options{})
+	for _, f := range console.Findings(rep) {
+		if gates(f) {
+			f.Where.Cell = c.ID()
+			f.Message += " (in the kernel log only, not on the console)"
+			a.Findings = append(a.Findings, f)
+			a.Verdict = worst(a.Verdict, checks.Fail)
+		}
+	}
+}
+
+// fresh runs one cell alone in a new guest.
+func (m *matrix) fresh(ctx context.Context, k *guestKernel, c testplans.Cell) (*runfolder.Attempt, error) {
+	out, err := m.runAll(ctx, k, []testplans.Cell{c})
+	if err != nil {
+		return nil, err
+	}
+	a := out[c.ID()]
+	a.Fresh = true
+	return a, nil
+}
+
+// Limits of repetition: an infrastructure failure is tried again this often,
+// and so many cells of one failure signature are confirmed one by one; the
+// others rest on them.
+const (
+	infraRetries  = 2
+	confirmations = 2
+)
+
+// all runs every cell and gives each a verdict.
+func (m *matrix) all(ctx context.Context, cells []testplans.Cell, save func(*runfolder.Cell) error) error {
+	m.total = len(cells)
+	m.base = map[string]*runfolder.Attempt{}
+	byRole := map[string][]testplans.Cell{}
+	for _, c := range cells {
+		byRole[c.Kernel] = append(byRole[c.Kernel], c)
+	}
+	results := map[string]*runfolder.Cell{}
+	for _, role := range []string{testplans.RoleBase, testplans.RolePatched} {
+		if len(byRole[role]) == 0 {
+			continue
+		}
+		first, err := m.runAll(ctx, m.kernels[role], byRole[role])
+		for _, c := range byRole[role] {
+			a := first[c.ID()]
+			if a == nil {
+				continue
+			}
+			if role == testplans.RoleBase {
+				m.base[c.Device.Name+"/"+c.NFS] = a
+			}
+			cell := &runfolder.Cell{ID: c.ID(), Spec: c, Attempts: []runfolder.Attempt{*a}, Verdict: a.Verdict, Findings: a.Findings}
+			results[c.ID()] = cell
+			if a.Verdict == checks.Pass {
+				if err := save(cell); err != nil {
+					return err
+				}
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	confirmed := map[string]*runfolder.Cell{}
+	count := map[string]int{}
+	for _, c := range cells {
+		cell := results[c.ID()]
+		if cell.Verdict == checks.Pass {
+			if err := m.checkTime(ctx, c, cell); err != nil {
+				return err
+			}
+			if cell.Verdict == checks.Pass {
+				continue
+			}
+		} else {
+			sig := c.Kernel + " " + signature(cell.Last())
+			if count[sig] >= confirmations {
+				like := confirmed[sig]
+				cell.Verdict, cell.Reason = like.Verdict, fmt.Sprintf("same failure as %s: %s", like.ID, like.Reason)
+			} else {
+				if err := m.attribute(ctx, c, cell); err != nil {
+					return err
+				}
+				count[sig]++
+				confirmed[sig] = cell
+			}
+		}
+		if err := save(cell); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attribute decides whose fault a failed cell is.
+func (m *matrix) attribute(ctx context.Context, c testplans.Cell, cell *runfolder.Cell) error {
+	again := func(k *guestKernel, c testplans.Cell, why string) (*runfolder.Attempt, error) {
+		m.step.Update("%s: %s", c.ID(), why)
+		return m.fresh(ctx, k, c)
+	}
+	first := cell.Attempts[0]
+	k := m.kernels[c.Kernel]
+	for n := 0; cell.Last().Verdict == checks.Infra && n < infraRetries; n++ {
+		a, err := again(k, c, "again in a fresh guest, after a failure of the infrastructure")
+		if err != nil {
+			return err
+		}
+		cell.Attempts = append(cell.Attempts, *a)
+	}
+	if last := cell.Last(); last.Verdict == checks.Infra || last.Verdict == checks.Pass {
+		cell.Verdict, cell.Findings = last.Verdict, last.Findings
+		if last.Verdict == checks.Infra {
+			cell.Reason = reason(last)
+		}
+		return nil
+	}
+	second, err := again(k, c, "again alone in a fresh guest")
+	if err != nil {
+		return err
+	}
+	cell.Attempts = append(cell.Attempts, *second)
+	if second.Verdict == checks.Infra {
+		cell.Verdict, cell.Findings, cell.Reason = checks.Infra, second.Findings, reason(second)
+		return nil
+	}
+	if second.Verdict == checks.Pass {
+		cell.Verdict, cell.Findings = checks.Unstable, first.Findings
+		cell.Reason = fmt.Sprintf("failed among other cells (%s), passed alone in a fresh guest", reason(&first))
+		return nil
+	}
+	cell.Findings = second.Findings
+	cell.Reason = reason(second)
+	if c.Kernel == testplans.RoleBase {
+		cell.Verdict = checks.BaseFails
+		return nil
+	}
+	bk := m.kernels[testplans.RoleBase]
+	if bk == nil {
+		cell.Verdict = checks.Fail
+		return nil
+	}
+	bc := c
+	bc.Kernel = testplans.RoleBase
+	base, err := again(bk, bc, "the same cell on the base kernel")
+	if err != nil {
+		return err
+	}
+	cell.Attempts = append([]runfolder.Attempt{*base}, cell.Attempts...)
+	switch {
+	case base.Verdict == checks.Infra:
+		cell.Verdict = checks.Fail
+		cell.Reason += " (the base kernel could not be tried: " + reason(base) + ")"
+	case base.Verdict != checks.Pass && sameFault(base, second):
+		cell.Verdict = checks.BaseFails
+		cell.Reason += " (the base kernel fails the same way)"
+	default:
+		cell.Verdict = checks.Fail
+		cell.Reason += " (the base kernel does not do this)"
+	}
+	return nil
+}
+
+// checkTime compares a passing cell with the same cell on the base kernel.
+func (m *matrix) checkTime(ctx context.Context, c testplans.Cell, cell *runfolder.Cell) error {
+	base := m.base[c.Device.Name+"/"+c.NFS]
+	if c.Kernel != testplans.RolePatched || base == nil || base.Verdict != checks.Pass {
+		return nil
+	}
+	ratio := func(p, b *runfolder.Attempt) float64 { return float64(workTime(p)) / float64(max(1, workTime(b))) }
+	if ratio(cell.Last(), base) < slowFactor {
+		return nil
+	}
+	// One slow stretch of the host looks the same: both again, in turn.
+	least := ratio(cell.Last(), base)
+	var lastP, lastB *runfolder.Attempt
+	for range 2 {
+		m.step.Update("%s: took %.1f times as long as on base, again", c.ID(), least)
+		bc := c
+		bc.Kernel = testplans.RoleBase
+		b, err := m.fresh(ctx, m.kernels[testplans.RoleBase], bc)
+		if err != nil {
+			return err
+		}
+		p, err := m.fresh(ctx, m.kernels[testplans.RolePatched], c)
+		if err != nil {
+			return err
+		}
+		if b.Verdict != checks.Pass || p.Verdict != checks.Pass {
+			return nil
+		}
+		lastP, lastB = p, b
+		if least = min(least, ratio(p, b)); least < slowFactor {
+			return nil
+		}
+	}
+	cell.Attempts = append(cell.Attempts, *lastP)
+	f := ruleTime.New(checks.Where{Cell: c.ID()}, "reads and writes took %.1f times as long as on the base kernel, in 3 of 3 comparisons (last: %v against %v)",
+		least, workTime(lastP).Round(time.Millisecond), workTime(lastB).Round(time.Millisecond))
+	cell.Findings = append(cell.Findings, f)
+	cell.Verdict, cell.Reason = checks.Fail, f.Message
+	return nil
+}
+
+func reason(a *runfolder.Attempt) string {
+	for _, f := range a.Findings {
+		if f.Severity == checks.Error {
+			return f.Message
+		}
+	}
+	for _, f := range a.Findings {
+		return f.Message
+	}
+	return "no reason was recorded"
+}
+
+func firstLine(err error) string {
+	if err == nil {
+		return ""
+	}
+	s, _, _ := strings.Cut(err.Error(), "\n")
+	return s
+}
+
+// consolePath is where a guest's console is kept, relative to the run folder.
+func consolePath(guest string) string { return filepath.Join("console", guest, "console.log") }
