@@ -67,7 +67,7 @@ func ResultOf(e *ParseError) *Result {
 func Apply(t *Overlay, files []*File, opts Options) (*Overlay, *Result, error) {
 	a := &applier{
 		t: t, opts: opts, budget: newBudget(),
-		table: map[string]*entry{}, kept: map[string]bool{}, removed: map[string]bool{},
+		table: map[string]*entry{}, kept: map[string]bool{}, removed: map[string]bool{}, plain: map[string]bool{},
 	}
 	r := &Result{}
 	if len(files) == 0 {
@@ -106,10 +106,9 @@ type outcome struct {
 
 // entry is a file as patched so far by this patch.
 type entry struct {
-	out       *outcome
-	willGo    bool // some file of the patch deletes it or renames it away
-	wentAway  bool // that has happened
-	treePlain bool
+	out      *outcome
+	willGo   bool // some file of the patch deletes it or renames it away
+	wentAway bool // that has happened
 }
 
 type applier struct {
@@ -120,6 +119,7 @@ type applier struct {
 	table   map[string]*entry
 	kept    map[string]bool // symbolic links that the patch creates or changes
 	removed map[string]bool // symbolic links that the patch takes away
+	plain   map[string]bool // folders of the tree that are no symbolic links
 }
 
 // resolve settles the names of diffs whose strip level is not certain, by what
@@ -294,10 +294,13 @@ func (a *applier) beyondLink(name string) (string, error) {
 		case a.removed[dir]:
 			return true
 		}
+		if a.plain[dir] {
+			return true
+		}
 		_, mode, e := a.t.ReadFile(dir)
 		switch {
 		case errors.Is(e, ErrSymlink), errors.Is(e, fs.ErrNotExist), errors.Is(e, syscall.ENOTDIR):
-			return true // a longer prefix of the same path decides further up
+			return true // the link is further up, if there is one
 		case e != nil:
 			err = e
 			return false
@@ -305,6 +308,7 @@ func (a *applier) beyondLink(name string) (string, error) {
 			link = dir
 			return false
 		}
+		a.plain[dir] = true
 		return true
 	})
 	return link, err
@@ -448,6 +452,12 @@ func (a *applier) file(f *File, fr *FileResult) (*outcome, error) {
 	}
 	if f.IsDelete && len(out.content) > 0 {
 		return fail(Conflict, "the patch deletes %s, but leaves lines in it: the tree's file has more than the patch knows", f.Old)
+	}
+	if out.mode&fs.ModeSymlink != 0 && !f.IsDelete {
+		target := string(out.content)
+		if path.IsAbs(target) || !fs.ValidPath(path.Join(path.Dir(name), target)) {
+			fr.Notes = append(fr.Notes, fmt.Sprintf("the symbolic link leads out of the tree, to %q", target))
+		}
 	}
 	if f.metadata() && len(f.Hunks) == 0 && !f.IsBinary && f.OldMode != f.NewMode && !isNew && !f.IsDelete && !f.IsRename && !f.IsCopy && gitMode(mode) == f.NewMode {
 		// git warns and takes it; a person wants to know.

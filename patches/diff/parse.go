@@ -5,6 +5,7 @@ package diff
 import (
 	"bytes"
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 )
@@ -34,11 +35,47 @@ func Parse(b []byte) ([]*File, error) {
 		}
 		files = append(files, f)
 	}
-	if len(files) == 0 && p.gitHeaders > 0 {
-		return nil, &ParseError{Line: p.gitHeaderLine, Class: Corrupt,
-			Reason: "there is a \"diff --git\" line, but no file change could be read behind it"}
+	if len(files) == 0 {
+		if p.gitHeaders > 0 {
+			return nil, &ParseError{Line: p.gitHeaderLine, Class: Corrupt,
+				Reason: "there is a \"diff --git\" line, but no file change could be read behind it"}
+		}
+		if e := unreadable(p.s); e != nil {
+			return nil, e
+		}
 	}
 	return files, nil
+}
+
+// unreadable tells text that holds a change in a form that cannot be read from
+// text that holds none.
+func unreadable(s string) *ParseError {
+	if i := strings.IndexByte(s, 0); i >= 0 {
+		return &ParseError{Line: 1 + strings.Count(s[:i], "\n"), Class: Corrupt, Reason: "this is binary data, not a diff"}
+	}
+	line, before := 0, ""
+	for l := range strings.Lines(s) {
+		line++
+		if q := strings.TrimLeft(l, ">| "); len(q) < len(l) && strings.ContainsAny(l[:len(l)-len(q)], ">|") &&
+			(strings.HasPrefix(q, "diff --git ") || strings.HasPrefix(q, "+++ ") && strings.HasPrefix(strings.TrimLeft(before, ">| "), "--- ")) {
+			return &ParseError{Line: line, Class: Corrupt, Reason: "the diff is quoted, as in an answer to a mail", Hint: "get the mail that it quotes"}
+		}
+		if (strings.HasPrefix(l, "< ") || strings.HasPrefix(l, "> ")) && normalDiff(before) {
+			return &ParseError{Line: line - 1, Class: Corrupt, Reason: "a diff without context and file names, not a unified one", Hint: "make it again with diff -u or git diff"}
+		}
+		before = l
+	}
+	return nil
+}
+
+// normalDiff recognises the command line of a plain diff: "12,14c12".
+func normalDiff(l string) bool {
+	l = strings.TrimRight(l, "\r\n")
+	i := strings.IndexAny(l, "acd")
+	if i <= 0 || i == len(l)-1 {
+		return false
+	}
+	return strings.Trim(l[:i], "0123456789,") == "" && strings.Trim(l[i+1:], "0123456789,") == ""
 }
 
 // parser is a position in the text. Invariant: pos is the start of a line and
@@ -133,13 +170,16 @@ func (p *parser) nextHeader() (*File, error) {
 			p.advance(l)
 			p.advance(next)
 			return f, nil
-		case binaryDiffer(l):
+		case strings.HasPrefix(l, "Binary files "):
 			// "diff -r" prints this line alone; git apply skips it in silence
 			// and so loses the change.
 			f := &File{IsBinary: true, Line: p.line, traditional: true}
-			rest := strings.TrimSuffix(strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(l, "Binary files "), "Files ")), " differ")
-			f.rawOld, f.rawNew, _ = strings.Cut(rest, " and ")
+			names, ok := strings.CutSuffix(strings.TrimRight(l, "\r\n"), " differ")
+			f.rawOld, f.rawNew, _ = strings.Cut(strings.TrimPrefix(names, "Binary files "), " and ")
 			f.setPlainNames(guessStrip(f.rawOld, f.rawNew))
+			if !ok || f.Path() == "" || path.Base(f.rawOld) != path.Base(f.rawNew) {
+				break // prose
+			}
 			p.advance(l)
 			return f, nil
 		}
@@ -865,7 +905,7 @@ func guessStrip(oldRaw, newRaw string) int {
 	}
 	a, okA := first(oldRaw)
 	b, okB := first(newRaw)
-	if okA && okB && a != b {
+	if okA && okB && (a != b || a == ".") {
 		return 1
 	}
 	return 0
