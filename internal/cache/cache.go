@@ -79,7 +79,9 @@ func Open(root string) (*Cache, error) {
 	if root, err = filepath.EvalSymlinks(root); err != nil {
 		return nil, err
 	}
-	return &Cache{root: root}, nil
+	c := &Cache{root: root}
+	c.Sweep()
+	return c, nil
 }
 
 // Root is the absolute path of the cache folder.
@@ -116,16 +118,12 @@ func (c *Cache) Put(section, key string, fill func(dir string) error, opts ...Op
 	if err := os.MkdirAll(c.Path(section), 0o755); err != nil {
 		return "", fmt.Errorf("cannot write to the cache: %w", err)
 	}
-	tmp, err := os.MkdirTemp(c.Path(section), tmpPrefix+key+"-")
-	if err != nil {
-		return "", fmt.Errorf("cannot write to the cache: %w", err)
-	}
-	defer RemoveAll(tmp)
-	held, err := lockDir(tmp, unix.LOCK_EX|unix.LOCK_NB)
+	tmp, held, err := c.tempDir(section, key)
 	if err != nil {
 		return "", err
 	}
 	defer held.Close()
+	defer RemoveAll(tmp)
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return "", err
 	}
@@ -162,6 +160,27 @@ func (c *Cache) Put(section, key string, fill func(dir string) error, opts ...Op
 		return "", fmt.Errorf("cannot put %s/%s into the cache: %w", section, key, err)
 	}
 	return dest, syncDir(c.Path(section))
+}
+
+// tempDir makes a locked temporary folder. A sweep by another process may get
+// hold of it before it is locked; then another one is made.
+func (c *Cache) tempDir(section, key string) (string, *Lock, error) {
+	for try := 0; ; try++ {
+		tmp, err := os.MkdirTemp(c.Path(section), tmpPrefix+key+"-")
+		if err != nil {
+			return "", nil, explainFull(fmt.Errorf("cannot write to the cache: %w", err), c.root)
+		}
+		held, err := lockDir(tmp, unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			if _, err = os.Lstat(tmp); err == nil {
+				return tmp, held, nil
+			}
+			held.Close()
+		}
+		if try == 10 {
+			return "", nil, fmt.Errorf("cannot write to the cache: %w", err)
+		}
+	}
 }
 
 // ErrAbsent is returned by Lookup when there is no entry.

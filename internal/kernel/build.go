@@ -97,7 +97,7 @@ type BuildError struct {
 	Lines   []string // first real error lines
 	Objects []string // compiled all the same
 	Log     string
-	Ledger  Ledger
+	Ledger  Ledger // whole object folder, with what the failed targets said
 	Elapsed time.Duration
 }
 
@@ -406,6 +406,7 @@ func (w *Workspace) Build(ctx context.Context, tc *Toolchain, cfg Config, opt Bu
 	if perr != nil {
 		return nil, explainFull(&InfraError{What: "the build log cannot be written", Log: logPath, Err: perr}, w.cache)
 	}
+	all := w.led.clone() // with what failed objects said
 	w.prune()
 	if err := w.led.write(filepath.Join(w.Dir, "ledger.json")); err != nil {
 		return nil, explainFull(err, w.cache)
@@ -418,7 +419,13 @@ func (w *Workspace) Build(ctx context.Context, tc *Toolchain, cfg Config, opt Bu
 		return nil, err
 	}
 	if merr != nil {
-		return nil, w.makeFailed(ctx, merr, said, logPath, parser, "make")
+		parser.led = all
+		err := w.makeFailed(ctx, merr, said, logPath, parser, "make")
+		var be *BuildError
+		if errors.As(err, &be) {
+			be.Elapsed = elapsed
+		}
+		return nil, err
 	}
 	out := &BuildResult{Argv: argv, Objects: parser.objects, Steps: parser.steps, Elapsed: elapsed, UserCPU: res.UserCPU, Log: logPath, Sandbox: sb, Ledger: w.led.clone(), Toolchain: *tc}
 	if b, err := w.readObj("include/config/kernel.release", 1<<10); err == nil {

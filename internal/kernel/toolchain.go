@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"patchcheck/internal/proc"
 )
@@ -124,10 +125,30 @@ func findPython(ctx context.Context) string {
 
 // FindToolchain identifies the compiler. cc is "" or "gcc" for the host's gcc,
 // "clang" for LLVM, or a program's path.
+//
+// The answer is kept for the life of the process.
 func FindToolchain(ctx context.Context, cc string) (*Toolchain, error) {
 	if cc == "" {
 		cc = "gcc"
 	}
+	toolchains.Lock()
+	defer toolchains.Unlock()
+	if tc, ok := toolchains.m[cc]; ok {
+		return tc, nil
+	}
+	tc, err := identify(ctx, cc)
+	if err == nil {
+		toolchains.m[cc] = tc
+	}
+	return tc, err
+}
+
+var toolchains = struct {
+	sync.Mutex
+	m map[string]*Toolchain
+}{m: map[string]*Toolchain{}}
+
+func identify(ctx context.Context, cc string) (*Toolchain, error) {
 	tc := &Toolchain{CC: cc, LLVM: strings.HasPrefix(filepath.Base(cc), "clang")}
 	if tc.ccPath = lookTool(cc); tc.ccPath == "" {
 		return nil, &ToolError{Tool: cc, Package: map[string]string{"gcc": "gcc", "clang": "clang lld llvm"}[cc]}
