@@ -59,6 +59,8 @@ type Detector struct {
 	truncated bool
 	fatal     bool // a report of a fatal class was seen
 	panicked  bool
+	userSeen  bool // a program of user space wrote something
+	booting   bool // a boot loader's line was seen, the banner not yet
 	expect    bool // the kernel or a user asked for a restart
 	cutHere   int  // line of the last "cut here"
 	closed    bool
@@ -278,18 +280,20 @@ func (d *Detector) facts(l line) bool {
 	case strings.Contains(t, "Linux version ") && strings.HasPrefix(strings.TrimSpace(t), "Linux version "),
 		strings.HasPrefix(t, "Booting the kernel.") && d.lineNo > 1:
 		if strings.HasPrefix(t, "Booting") {
-			if d.boots == 0 && d.lastUsec < 1000000 {
+			if d.boots == 0 && d.lastUsec < 1000000 && !d.userSeen {
 				return true
 			}
 			d.rebooted(l)
+			d.booting = true // the banner that follows is the same boot
 			return true
 		}
 		if !l.kernel && d.stamped > 0 {
 			return false // /proc/version, printed by somebody
 		}
-		if d.boots > 0 || d.lastUsec > 5000000 && l.usec >= 0 && l.usec < d.lastUsec {
+		if !d.booting && (d.boots > 0 || d.userSeen || d.lastUsec > 5000000 && l.usec >= 0 && l.usec < d.lastUsec) {
 			d.rebooted(l)
 		}
+		d.booting = false
 		d.boots++
 		d.lastUsec = 0
 		d.event(KindBoot, l)
@@ -300,9 +304,13 @@ func (d *Detector) facts(l line) bool {
 		}
 	case strings.Contains(t, ": page allocation failure:"):
 		d.event(KindAllocFail, l)
+	case l.kernel && strings.HasPrefix(strings.TrimLeft(t, " "), "not ok ") && !strings.Contains(t, "# SKIP"):
+		d.event(KindTestFail, l)
 	case strings.HasPrefix(t, "kmemleak: ") && strings.Contains(t, "new suspected memory leaks"):
 		d.event(KindLeakNotice, l)
-	case strings.HasPrefix(t, "reboot: "), strings.HasPrefix(t, "sysrq: Resetting"), strings.HasPrefix(t, "kexec_core: Starting new kernel"), strings.HasPrefix(t, "Restarting system"):
+	case !l.kernel && (strings.HasSuffix(t, "login: ") || strings.HasSuffix(t, "executing program:")):
+		d.userSeen = true
+	case strings.HasPrefix(t, "reboot: "), strings.HasPrefix(t, "kexec_core: Starting new kernel"), strings.HasPrefix(t, "Restarting system"):
 		d.expect = true
 		if strings.Contains(t, "Power down") || strings.Contains(t, "System halted") {
 			d.event(KindPowerDown, l)
@@ -341,7 +349,7 @@ func (d *Detector) rebooted(l line) {
 		d.close(d.open[0], false)
 	}
 	was := d.expect
-	d.expect = false
+	d.expect, d.userSeen = false, false
 	d.lastUsec = 0
 	if was {
 		return
@@ -427,6 +435,14 @@ func (d *Detector) startReport(c *crash, h hit, l line) *crash {
 	}
 	n.Consequence = d.fatal || d.panicked
 	n.later = len(d.reports) > 0
+	if h.h.class == Warn || h.h.class == Bug {
+		// The WARN or BUG that carries a message reported above.
+		for _, r := range d.reports {
+			if r.Line < l.no && l.no-r.Line <= 12 && len(r.Text) == 1 && r.Class != Panic {
+				n.Consequence = true
+			}
+		}
+	}
 	n.text = []string{l.text}
 	n.raw = []string{l.raw}
 	for i := max(0, len(d.recent)-lookback); i < len(d.recent); i++ {
@@ -477,8 +493,6 @@ func (d *Detector) continues(c *crash, h hit, l line) bool {
 		return true // a Rust panic ends in BUG()
 	case c.h.title != "" && strings.HasPrefix(c.h.title, "CFI failure") && (h.h.class == Warn || h.h.class == Oops):
 		return n < 30 && c.traces <= 1
-	case h.h.class == Warn && c.h.noData && n < 6:
-		return true // the WARN that carries the message
 	case c.h.long && h.h == c.h && c.traces == 0 && h.h.class != HungTask:
 		// A storm of headers with the traces switched off or lost.
 		c.Count++

@@ -51,6 +51,7 @@ var Rules = func() []checks.Rule {
 		checks.Rule{ID: "console.truncated", Severity: checks.Warning, Title: "the console log ends within a report", Source: "no end mark and no stack trace", Fix: "let the guest live a few seconds longer after the first line of a report"},
 		checks.Rule{ID: "console.dropped", Severity: checks.Warning, Title: "the console lost kernel messages", Source: "kernel/printk/printk.c", Fix: "read dmesg of the guest too, raise log_buf_len, or log less"},
 		checks.Rule{ID: "console.oom", Severity: checks.Warning, Title: "the guest ran out of memory", Source: "mm/oom_kill.c", Fix: "give the guest more memory; this says nothing about the series"},
+		checks.Rule{ID: "console.test-fail", Severity: checks.Error, Title: "a KUnit test of the kernel failed", Source: "Documentation/dev-tools/ktap.rst", Fix: "the lines before \"not ok\" say what was expected"},
 		checks.Rule{ID: "console.boot-fail", Severity: checks.Error, Title: "the guest did not reach its init", Source: "init/main.c, init/do_mounts.c", Fix: "see the reason"},
 	)
 	sort.Slice(rs, func(i, j int) bool { return rs[i].ID < rs[j].ID })
@@ -105,6 +106,11 @@ func Findings(r Report) []checks.Finding {
 	for _, e := range r.Events {
 		if e.Kind == KindOOM {
 			f := rule("console.oom").New(checks.Where{Line: e.Line}, "GUEST_OOM: the kernel killed a task for lack of memory")
+			f.Evidence = []string{e.Text}
+			out = append(out, f)
+		}
+		if e.Kind == KindTestFail {
+			f := rule("console.test-fail").New(checks.Where{Line: e.Line}, "%d KUnit results are \"not ok\"", e.Count)
 			f.Evidence = []string{e.Text}
 			out = append(out, f)
 		}

@@ -62,7 +62,7 @@ var headers = []*header{
 	{needle: "UBSAN: ", re: rx(`UBSAN: (Undefined behaviour|[a-z][a-z-]+) in (\S+)`), class: UBSAN, pick: pickTrace, build: buildUBSAN},
 
 	// arch/x86/mm/fault.c
-	{needle: "BUG: ", re: rx(`BUG: (?:unable to handle )?kernel NULL pointer dereference`), class: Oops, title: "BUG: unable to handle kernel NULL pointer dereference in {f}", pick: pickIP},
+	{needle: "BUG: ", re: rx(`BUG: (?:unable to handle )?[kK]ernel NULL pointer dereference`), class: Oops, title: "BUG: unable to handle kernel NULL pointer dereference in {f}", pick: pickIP},
 	{needle: "BUG: unable to handle", re: rx(`BUG: unable to handle (?:kernel paging request|page fault)`), class: Oops, title: "BUG: unable to handle kernel paging request in {f}", pick: pickIP},
 	{needle: "BUG: ", re: rx(`BUG: [uU]nable to handle (kernel [a-z ]+?)(?: at |$)`), class: Oops, pick: pickIP, build: buildUnable},
 	{needle: "stack guard page was hit", re: rx(`BUG: (?:\w+ )?stack guard page was hit`), class: Bug, title: "BUG: stack guard page was hit in {f}", pick: pickIP},
@@ -79,7 +79,7 @@ var headers = []*header{
 
 	// kernel/watchdog.c
 	{needle: "soft lockup", re: rx(`BUG: soft lockup`), class: Lockup, title: "BUG: soft lockup in {f}", pick: pickStall, long: true},
-	{needle: "LOCKUP", re: rx(`[Ww]atchdog detected (?:hard )?LOCKUP on cpu`), class: Lockup, title: "BUG: hard lockup in {f}", pick: pickStall, long: true},
+	{needle: "LOCKUP", re: rx(`(?:[Ww]atchdog detected (?:hard )?LOCKUP on cpu|self-detected hard LOCKUP|detected hard LOCKUP on other CPUs)`), class: Lockup, title: "BUG: hard lockup in {f}", pick: pickStall, long: true},
 	{needle: "BUG: workqueue lockup", re: rx(`BUG: workqueue lockup`), class: Lockup, title: "BUG: workqueue lockup", long: true},
 	// kernel/workqueue.c
 	{needle: "BUG: workqueue leaked", re: rx(`BUG: workqueue leaked ([a-zA-Z, ]+?):`), class: Bug, build: buildWorkqueueLeak},
@@ -129,6 +129,8 @@ var headers = []*header{
 	// kernel/hung_task.c
 	{needle: "INFO: task", re: rx(`INFO: task .+ (?:blocked|is in I/O wait).* for more than \d+ seconds`), class: HungTask, title: "INFO: task hung in {f}", pick: pickHung, long: true},
 	{needle: "INFO: task", re: rx(`INFO: task .+ can't die for more than \d+ seconds`), class: HungTask, title: "INFO: task can't die in {f}", pick: pickHung, long: true},
+	// fs/fs-writeback.c
+	{needle: "INFO: The task", re: rx(`INFO: The task .+ has been waiting for writeback .*more than \d+ seconds`), class: HungTask, title: "INFO: task hung in {f}", pick: pickHung, long: true},
 	// mm/slub.c, before 5.14 with "INFO: "
 	{needle: "INFO: ", re: rx(`INFO: (?:Allocated|Freed) in FN`), class: Other, spare: true, loose: true},
 	{needle: "INFO: ", re: rx(`INFO: (?:Slab|Object) 0x`), class: Other, spare: true, loose: true},
@@ -139,7 +141,7 @@ var headers = []*header{
 	{needle: ": ", re: rx(`(?:^|Oops: |traps: )(divide error|invalid opcode|stack segment|double fault|alignment check|overflow|bounds|bounds check|int3|coprocessor segment overrun|invalid TSS|segment not present|control protection|simd exception|kernel stack overflow \([a-z-]+\)|Bad pagetable|spurious interrupt bug)(?:: |, error_code: 0x)[0-9a-f]+(?: \[#\d+\]|$)`), class: Oops, title: "{1} in {f}", pick: pickIP, second: true},
 	{needle: "PANIC: ", re: rx(`^(?:traps: )?PANIC: (double fault|early exception \w+)`), class: Oops, title: "PANIC: {1} in {f}", pick: pickIP, second: true},
 	{needle: "Internal error: ", re: rx(`Internal error: .*\[#\d+\]`), class: Oops, title: "Internal error in {f}", pick: pickIP, second: true},
-	{needle: "Oops", re: rx(`Oops(?: - [^:]+|: [^:\[]+)?: [0-9a-f]+ \[#\d+\]|Oops \[#\d+\]`), class: Oops, title: "Oops in {f}", pick: pickIP, second: true},
+	{needle: "Oops", re: rx(`Oops(?: - [^:]+|: [^:\[]+)?: [0-9a-f]+ \[#\d+\]|Oops \[#\d+\]|Oops: [^\[]{1,80}, sig: \d+ \[#\d+\]`), class: Oops, title: "Oops in {f}", pick: pickIP, second: true},
 	// arch/arm64/mm/fault.c, arch/riscv/mm/fault.c, arch/powerpc, arch/s390
 	{needle: "nable to handle kernel", re: rx(`Unable to handle kernel paging request`), class: Oops, title: "BUG: unable to handle kernel paging request in {f}", pick: pickIP},
 	{needle: "nable to handle kernel", re: rx(`Unable to handle kernel NULL pointer dereference`), class: Oops, title: "BUG: unable to handle kernel NULL pointer dereference in {f}", pick: pickIP},
@@ -158,8 +160,11 @@ var headers = []*header{
 	// rust/kernel, drivers outside the tree, net/core/dev.c
 	{needle: "rust_kernel: panicked at", re: rx(`rust_kernel: panicked at`), class: Other, pick: pickTrace, build: buildRust},
 	{needle: "trusty: panic", re: rx(`trusty: panic `), class: Other, title: "trusty: ASSERT FAILED:", pick: pickNone, noData: true},
-	{needle: "unregister_netdevice: waiting for", re: rx(`unregister_netdevice: waiting for \S+ to become free`), class: Other, title: "INFO: unregister_netdevice: waiting for DEV to become free", noData: true},
+	{needle: "unregister_netdevice: waiting for", re: rx(`unregister_netdevice: waiting for \S+ to become free`), class: Other, title: "unregister_netdevice: waiting for DEV to become free", noData: true},
 	{needle: "SYZF", re: rx(`^(?:.*\s)?(SYZFAIL|SYZFATAL): (.+)`), class: Fuzzer, build: buildSyz, noData: true},
+
+	// crypto/krb5/selftest.c
+	{needle: "!!! TEST", re: rx(`!!! (TESTFAIL|TESTINVAL)`), class: Other, loose: true, noData: true},
 
 	// kernel/panic.c
 	{needle: "Kernel panic", re: rx(`Kernel panic - not syncing(?:: ?(.*))?`), class: Panic, pick: pickNone, build: buildPanic},
@@ -181,7 +186,7 @@ var benign = []string{
 var triggers = []string{
 	"BUG", "WARNING", "INFO: ", "nic - not syncing", "fault", "UBSAN", "Oops", "Unable to handle", "Internal error", "unreferenced object",
 	"[#", "LOCKUP", "CFI failure", "PANIC: ", "double fault", "Bad mode", "Unhandled ", "nsufficient stack", "ref_tracker: ", "panicked at", "trusty: panic",
-	"waiting for ", "SYZF", "Busy inodes", "nhandled kernel",
+	"waiting for ", "SYZF", "Busy inodes", "nhandled kernel", "!!! TEST",
 }
 
 // hit is a header that matched.

@@ -53,6 +53,7 @@ const (
 	KindBoot       = "boot"        // kernel banner
 	KindBootFail   = "boot-fail"   // root or init could not be had
 	KindLeakNotice = "leak-notice" // kmemleak found candidates; its file has the reports
+	KindTestFail   = "test-fail"   // KTAP "not ok" of a KUnit test
 	KindPowerDown  = "power-down"
 )
 
