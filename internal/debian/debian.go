@@ -338,7 +338,7 @@ func (r *Root) resolve(ctx context.Context, closure bool, names []string) ([]Pac
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, r.explain(string(res.Stderr), names, err)
+		return nil, r.explain(res, names, err)
 	}
 	return parseURIs(string(res.Stdout))
 }
@@ -361,7 +361,8 @@ var (
 )
 
 // explain turns apt's error output into a typed error.
-func (r *Root) explain(stderr string, names []string, err error) error {
+func (r *Root) explain(res proc.Result, names []string, err error) error {
+	stderr := string(res.Stderr)
 	if m := reUnable.FindStringSubmatch(stderr); m != nil {
 		name := strings.Join(names, ", ")
 		for _, g := range m[1:] {
@@ -378,7 +379,13 @@ func (r *Root) explain(stderr string, names []string, err error) error {
 		return &cache.FullError{Path: r.cache.Root(), Err: err}
 	}
 	if strings.Contains(stderr, "unmet dependencies") || strings.Contains(stderr, "held broken packages") {
-		return &NotFoundError{Name: strings.Join(names, ", "), Suites: r.suites, Detail: "its dependencies cannot be met there:\n" + strings.TrimSpace(stderr)}
+		detail := "its dependencies cannot be met there"
+		for _, line := range strings.Split(string(res.Stdout), "\n") {
+			if strings.Contains(line, "Depends:") || strings.Contains(line, "Conflicts:") {
+				detail += "; " + strings.TrimSpace(line)
+			}
+		}
+		return &NotFoundError{Name: strings.Join(names, ", "), Suites: r.suites, Detail: detail}
 	}
 	return err
 }
@@ -479,7 +486,7 @@ func (r *Root) fetch(ctx context.Context, pkgs []Package) ([]Package, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, r.explain(string(res.Stderr), want, err)
+		return nil, r.explain(res, want, err)
 	}
 	for _, p := range out {
 		if err := p.verify(); err != nil {
