@@ -10,6 +10,7 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -144,6 +145,54 @@ func TestStreamEqualsBatch(t *testing.T) {
 	}
 }
 
+// How the lines were carried does not change what they say.
+func TestCarriers(t *testing.T) {
+	prefix := regexp.MustCompile(`(?m)^(<\d>)?\[ *\d+\.\d+\](\[ *[TC]\d+\])? ?`)
+	carriers := map[string]func(string) string{
+		"CRLF":     func(s string) string { return strings.ReplaceAll(strings.ReplaceAll(s, "\r", ""), "\n", "\r\n") },
+		"CRCRLF":   func(s string) string { return strings.ReplaceAll(strings.ReplaceAll(s, "\r", ""), "\n", "\r\r\n") },
+		"colour":   func(s string) string { return prefix.ReplaceAllString(s, "\x1b[32m$0\x1b[0;1m") },
+		"level":    func(s string) string { return prefix.ReplaceAllString(s, "<4>$0") },
+		"journald": func(s string) string { return prefix.ReplaceAllString(s, "Nov 30 13:00:00 guest kernel: ") },
+		"ISO time": func(s string) string {
+			return prefix.ReplaceAllString(s, "2026-11-30T13:00:00.123456+00:00 guest kernel: ")
+		},
+		"no stamp": func(s string) string { return prefix.ReplaceAllString(s, "") },
+		"login":    func(s string) string { return strings.Replace(s, "[", "guest login: [", 1) },
+	}
+	differ := map[string]int{}
+	logs := allLogs(t)
+	for name, log := range logs {
+		if _, rest, ok := bytes.Cut(log, []byte("\n\n")); ok && strings.HasPrefix(name, "testdata") {
+			log = rest
+		}
+		want, _ := Parse(bytes.NewReader(log), Options{})
+		for c, f := range carriers {
+			if c == "login" && bytes.Contains(log, []byte("Linux version")) {
+				continue // nobody logs in before the kernel runs
+			}
+			text := f(string(log))
+			got, _ := Parse(strings.NewReader(text), Options{})
+			if got.Title == want.Title && got.Class == want.Class {
+				continue
+			}
+			// Without stamps, contexts and reboots cannot be told apart,
+			// and an unfinished "Kernel panic - not sy" could be a program's.
+			if strings.HasPrefix(c, "no stamp") || c == "journald" || c == "ISO time" {
+				differ[c]++
+				t.Logf("%s: %s: %q, as logged %q", filepath.Base(name), c, got.Title, want.Title)
+				continue
+			}
+			t.Errorf("%s: %s: %q, as logged %q", filepath.Base(name), c, got.Title, want.Title)
+		}
+	}
+	for c, n := range differ {
+		if n*10 > len(logs) {
+			t.Errorf("%s changes %d of %d", c, n, len(logs))
+		}
+	}
+}
+
 // A live reader hears of a crash when its header is there, not at the end.
 func TestNotices(t *testing.T) {
 	d := NewDetector(Options{})
@@ -176,6 +225,7 @@ func TestLookAlikes(t *testing.T) {
 		{"printed by a test among kernel lines", "[    1.0] a\n[    1.1] b\n[    1.2] c\n[    1.3] d\nBUG: KASAN: use-after-free in foo+0x1/0x2\nok 1\n", false},
 		{"printed by the kernel", "[    1.0] BUG: KASAN: use-after-free in foo+0x1/0x2\n", true},
 		{"journal of another unit", "Nov 30 13:00:00 host test[12]: WARNING: CPU: 0 PID: 1 at a.c:1 foo+0x1/0x2\n", false},
+		{"another unit shows dmesg", "Nov 30 13:00:00 host test[12]: [   12.000000] BUG: KASAN: use-after-free in foo+0x1/0x2\n", false},
 		{"journal of the kernel", "Nov 30 13:00:00 host kernel: WARNING: CPU: 0 PID: 1 at a.c:1 foo+0x1/0x2\n", true},
 		{"user general protection", "[    1.0] traps: prog[12] general protection fault ip:1 sp:2 error:0 in prog[3+4]\n", false},
 		{"unknown warning", "[    1.0] WARNING: this option is deprecated\n", false},

@@ -225,7 +225,7 @@ func (d *Detector) line(l line) {
 		c.marks = scanMarksOnce(c, text)
 		if c.pending && (c.traces > 0 || cpuLine(text)) {
 			c.pending = false
-			d.notices = append(d.notices, Notice{Opened, c.Crash})
+			d.opened(c)
 		}
 		if strings.Contains(text, "PID: ") && c.PID == "" {
 			if m := cpuRE.FindStringSubmatch(text); m != nil {
@@ -459,9 +459,26 @@ func (d *Detector) startReport(c *crash, h hit, l line) *crash {
 	}
 	d.open = append(d.open, n)
 	if !n.pending {
-		d.notices = append(d.notices, Notice{Opened, n.Crash})
+		d.opened(n)
 	}
 	return n
+}
+
+// opened tells a live reader of a new report.
+func (d *Detector) opened(c *crash) {
+	if d.opt.Slow != "" && c.h.class.timing() {
+		c.Suspect = d.opt.Slow
+	}
+	d.notice(Opened, c.Crash)
+}
+
+// maxNotices bounds what waits for a reader who may never come.
+const maxNotices = 1000
+
+func (d *Detector) notice(state string, c Crash) {
+	if len(d.notices) < maxNotices {
+		d.notices = append(d.notices, Notice{state, c})
+	}
 }
 
 // continues tells whether header h belongs to the open report c.
@@ -610,7 +627,7 @@ func (d *Detector) add(c *Crash, state string) {
 		old.Count += c.Count
 		old.LastLine = c.Line
 		old.Last = c.Text
-		d.notices = append(d.notices, Notice{Repeated, *old})
+		d.notice(Repeated, *old)
 		return
 	}
 	if len(d.reports) >= maxReports {
@@ -619,6 +636,6 @@ func (d *Detector) add(c *Crash, state string) {
 	d.byTitle[c.Title] = c
 	d.reports = append(d.reports, c)
 	if state != "" {
-		d.notices = append(d.notices, Notice{state, *c})
+		d.notice(state, *c)
 	}
 }

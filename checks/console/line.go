@@ -232,6 +232,7 @@ func split(no int, s string, f func(line), dropped func(n int64)) {
 		s = s[:maxLine]
 	}
 	s = visible(s)
+	user := false
 	for {
 		cut := -1
 		for i := 1; i < len(s); i++ {
@@ -251,8 +252,13 @@ func split(no int, s string, f func(line), dropped func(n int64)) {
 		if cut >= 0 {
 			part = s[:cut]
 		}
-		if l, ok := parseLine(no, part, dropped); ok || cut < 0 {
+		l, ok := parseLine(no, part, dropped)
+		l.user = l.user || user
+		if ok || cut < 0 {
 			f(l)
+		} else {
+			// Only a logger's tag: the message is what follows.
+			user = l.user
 		}
 		if cut < 0 {
 			return
@@ -267,7 +273,7 @@ func parseLine(no int, s string, dropped func(int64)) (l line, ok bool) {
 	l = line{no: no, raw: s, usec: -1}
 	for {
 		switch {
-		case len(s) > 3 && s[0] == '<' && s[1] >= '0' && s[1] <= '9':
+		case len(s) > 2 && s[0] == '<' && s[1] >= '0' && s[1] <= '9':
 			n := 2
 			for n < len(s) && n < 5 && s[n] >= '0' && s[n] <= '9' {
 				n++
