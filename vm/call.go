@@ -135,12 +135,24 @@ func (g *Guest) execError(ctx context.Context, what string, start time.Time, err
 }
 
 // Interrogate makes a guest that hangs say on its console what it is doing:
-// blocked tasks and the stack of every CPU, by sysrq over a serial break; if
-// that brings nothing, by a non-maskable interrupt, which ends the guest with
-// a panic. It returns when the console has been quiet for a moment, or with
-// ctx.
+// blocked tasks and the stack of every CPU. It asks PID 1 for a sysrq; if that
+// brings nothing, the serial console, by a break (the kernel needs
+// CONFIG_MAGIC_SYSRQ_SERIAL); and at last the CPUs, by a non-maskable
+// interrupt, which ends the guest with a panic. It returns when the console
+// has been quiet for a moment, or with ctx.
 func (g *Guest) Interrogate(ctx context.Context) error {
 	before := g.con.state().total
+	if g.ssh != nil {
+		sctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		err := g.Call(sctx, guestproto.VerbSysrq, guestproto.Sysrq{Keys: "wl"}, nil, nil)
+		cancel()
+		if g.awaitQuiet(ctx, before, time.Second) && err == nil {
+			return nil
+		}
+		if g.Death() != nil {
+			return g.death
+		}
+	}
 	for _, key := range []byte("wl") {
 		if err := g.Sysrq(ctx, key); err != nil {
 			return err

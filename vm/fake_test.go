@@ -100,7 +100,9 @@ func fakeQEMU(args []string) {
 	}
 	go fakeQMP(qmp, scenario, say)
 
-	ready := func() { json.NewEncoder(events).Encode(guestproto.Ready{Event: "ready", Release: "7.3.4", UptimeMS: 1200}) }
+	ready := func() {
+		json.NewEncoder(events).Encode(guestproto.Ready{Event: "ready", Release: "7.3.4", UptimeMS: 1200})
+	}
 	switch scenario {
 	case "silent":
 		select {}

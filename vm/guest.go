@@ -35,13 +35,15 @@ type Guest struct {
 	con    *console
 	repro  string
 
-	conIn  *os.File // to the serial console
-	conns  map[string]net.Conn
-	qmp    *qmpctl.Monitor
-	ssh    *guestssh.Client
-	ready  guestproto.Ready
-	skew   time.Duration
-	booted time.Duration
+	conIn *os.File // to the serial console
+	conns map[string]net.Conn
+	qmp   *qmpctl.Monitor
+	ssh   *guestssh.Client
+	ready guestproto.Ready
+	skew  time.Duration
+	// clockSet: the guest took over our clock.
+	clockSet bool
+	booted   time.Duration
 
 	mu       sync.Mutex
 	events   []qmpctl.Event
@@ -154,6 +156,14 @@ func Boot(ctx context.Context, cfg Config) (_ *Guest, err error) {
 			return nil, g.bootFailure()
 		}
 		return nil, &BootError{Kind: BootMute, What: fmt.Sprintf("PID 1 said it was ready, but its SSH server did not answer: %v", err), After: time.Since(g.start), Evidence: g.evidence(40)}
+	}
+	if g.skew.Abs() > MaxSkew {
+		g.info(fmt.Sprintf("the guest's clock is %v off; set to the host's", g.skew.Round(time.Second)))
+	}
+	// An agent that cannot set it is no reason not to go on: durations are
+	// taken from monotonic clocks.
+	if ok, err := g.ssh.SetClock(sctx); err == nil && ok {
+		g.clockSet = true
 	}
 	g.booted = time.Since(g.start)
 	go g.watch()
@@ -632,12 +642,17 @@ func (g *Guest) Ready() guestproto.Ready { return g.ready }
 func (g *Guest) BootTime() time.Duration { return g.booted }
 
 // Skew is how much the guest's clock was ahead of the host's when it got
-// ready (resolution about a second). Durations are best taken on the host or
-// from the guest's monotonic clock; results that are dated by a guest with a
-// skew above MaxSkew deserve a warning.
+// ready: its clock chip tells whole seconds, and ticks get lost while it boots
+// on a busy host. Boot then sets the guest's clock; ClockSet tells whether that
+// worked. Durations are best taken on the host or from the guest's monotonic
+// clock all the same.
 func (g *Guest) Skew() time.Duration { return g.skew }
 
-// MaxSkew is the difference of clocks that may be ignored.
+// ClockSet says that the guest's clock was set to the host's.
+func (g *Guest) ClockSet() bool { return g.clockSet }
+
+// MaxSkew is the difference of clocks that may be ignored. Facts carry the
+// guest's time; a larger difference there deserves a warning.
 const MaxSkew = 5 * time.Second
 
 // QEMUVersion is the running QEMU's version.

@@ -102,6 +102,10 @@ func run(register func(*Registry)) error {
 	}
 	srv.Env = os.Environ()
 	srv.Dir = "/root"
+	srv.SetClock = func(n int64) error {
+		ts := unix.NsecToTimespec(n)
+		return unix.ClockSettime(unix.CLOCK_REALTIME, &ts)
+	}
 
 	ssh, err := openPort(guestproto.PortSSH)
 	if err != nil {

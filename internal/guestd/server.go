@@ -30,6 +30,9 @@ type Server struct {
 	Env      []string // of commands
 	Dir      string   // they start in
 
+	// SetClock, if set, sets the system's clock to the host's.
+	SetClock func(unixNano int64) error
+
 	config *ssh.ServerConfig
 }
 
@@ -63,9 +66,7 @@ func (s *Server) Serve(conn net.Conn) error {
 	if err != nil {
 		return fmt.Errorf("SSH handshake: %w", err)
 	}
-	// Unknown requests are answered with a refusal, which is what a keepalive
-	// asks for.
-	go ssh.DiscardRequests(reqs)
+	go s.global(reqs)
 	for nc := range chans {
 		if nc.ChannelType() != "session" {
 			nc.Reject(ssh.UnknownChannelType, "only sessions")
@@ -78,6 +79,21 @@ func (s *Server) Serve(conn net.Conn) error {
 		go (&session{server: s, ch: ch}).run(reqs)
 	}
 	return sc.Wait()
+}
+
+// global serves requests that belong to no session. Unknown ones are answered
+// with a refusal, which is all that a keepalive asks for.
+func (s *Server) global(reqs <-chan *ssh.Request) {
+	for req := range reqs {
+		ok := false
+		if req.Type == guestproto.RequestClock && s.SetClock != nil {
+			var p struct{ UnixNano uint64 }
+			ok = ssh.Unmarshal(req.Payload, &p) == nil && s.SetClock(int64(p.UnixNano)) == nil
+		}
+		if req.WantReply {
+			req.Reply(ok, nil)
+		}
+	}
 }
 
 // session is one exec or shell.

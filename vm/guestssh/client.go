@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"patchcheck/internal/guestproto"
 )
 
 // ErrLost means that the connection or a session on it ended without an exit
@@ -93,6 +95,25 @@ func (c *Client) Ping(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("guest does not answer SSH keepalives: %w", context.Cause(ctx))
+	}
+}
+
+// SetClock makes the guest's clock ours. It says whether the guest did.
+func (c *Client) SetClock(ctx context.Context) (bool, error) {
+	type answer struct {
+		ok  bool
+		err error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		ok, _, err := c.c.SendRequest(guestproto.RequestClock, true, ssh.Marshal(struct{ UnixNano uint64 }{uint64(time.Now().UnixNano())}))
+		done <- answer{ok, err}
+	}()
+	select {
+	case a := <-done:
+		return a.ok, a.err
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
 	}
 }
 
