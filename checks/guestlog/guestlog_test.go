@@ -73,6 +73,16 @@ func TestFindingAndVerdict(t *testing.T) {
 	if ds[0].Class.Verdict() != checks.Fail || GuestOOM.Verdict() != checks.Infra {
 		t.Error("verdicts")
 	}
+	for in, want := range map[string]checks.Severity{
+		"[  1.0] NFSD: starting 90-second grace period (net f)\n":                                            checks.Error,
+		"[  1.0] NFSD: starting 90-second grace period (net f)\n[ 91.0] NFSD: end of grace period (net f)\n": checks.Note,
+		"[  1.0] NFSD: starting 10-second grace period (net f)\n":                                            checks.Note,
+	} {
+		ds, _ := Scan(strings.NewReader(in))
+		if f := ds[0].Finding(); f.Severity != want {
+			t.Errorf("%q: %s", in, f.Severity)
+		}
+	}
 	seen := map[string]bool{}
 	for _, r := range Rules {
 		if seen[r.ID] || r.Title == "" || r.Source == "" {
