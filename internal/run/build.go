@@ -93,8 +93,15 @@ func (r *runner) build(ctx context.Context) (map[string]*guestKernel, error) {
 		if i == len(r.overlays)-1 {
 			q.Fetch = fetches(r.plan)
 		}
+		// The documentation checker needs no build; it runs beside make.
+		docs := make(chan docResult, 1)
+		go func() {
+			fs, err := r.newKernelDoc(ctx, p, before, o)
+			docs <- docResult{fs, err}
+		}()
 		start := time.Now()
 		k, err := r.store.Kernel(ctx, q)
+		doc := <-docs
 		if err != nil {
 			return nil, r.buildFailed(s, p.Index, err)
 		}
@@ -103,7 +110,11 @@ func (r *runner) build(ctx context.Context) (map[string]*guestKernel, error) {
 			return nil, err
 		}
 		b := r.buildRecord(p.Index, k, time.Since(start))
-		res := newWarnings(prev, led, before, o, touched(r.ser))
+		res := append(newWarnings(prev, led, before, o, touched(r.ser)), doc.findings...)
+		if doc.err != nil {
+			r.o.View.Print("kernel-doc could not be checked for patch %d: %v", p.Index, doc.err)
+			r.rec.NotRun = append(r.rec.NotRun, fmt.Sprintf("kernel-doc of patch %d", p.Index))
+		}
 		before = o
 		for _, f := range res {
 			f.Where.Patch = p.Index
@@ -283,6 +294,12 @@ func (r *runner) guestKernel(ctx context.Context, role string, q kernel.Request,
 func noMember(err error) bool {
 	var nm *kernel.NoMemberError
 	return errors.As(err, &nm)
+}
+
+// docResult is what the documentation checker gave for one patch.
+type docResult struct {
+	findings []checks.Finding
+	err      error
 }
 
 // confinement words how a build was confined.

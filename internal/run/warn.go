@@ -3,6 +3,7 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"patchcheck/checks"
 	"patchcheck/checks/warnings"
 	"patchcheck/internal/kernel"
+	"patchcheck/patches"
 	"patchcheck/patches/diff"
 )
 
@@ -62,4 +64,44 @@ func newWarnings(before, after kernel.Ledger, from, to *diff.Overlay, paths []st
 	}
 	res := warnings.DiffLedgers(parseLedger(before), parseLedger(after), warnings.Options{Map: warnings.MapEdits(lineChanges(from, to)), Touched: t})
 	return warnings.Findings(res)
+}
+
+// newKernelDoc compares what the tree's kernel-doc checker says of the files
+// that one patch changes, before and after it.
+func (r *runner) newKernelDoc(ctx context.Context, p *patches.Patch, from, to *diff.Overlay) ([]checks.Finding, error) {
+	var files []string
+	for _, f := range p.Files {
+		if n := f.Path(); !f.IsDelete && (strings.HasSuffix(n, ".c") || strings.HasSuffix(n, ".h")) {
+			files = append(files, n)
+		}
+	}
+	if len(files) == 0 {
+		return nil, nil
+	}
+	side := func(o *diff.Overlay) ([]warnings.Diagnostic, error) {
+		var have []string
+		for _, f := range files {
+			if _, _, err := o.ReadFile(f); err == nil {
+				have = append(have, f)
+			}
+		}
+		said, err := r.store.CheckKernelDoc(ctx, r.tree, overlayed{o}, have)
+		if err != nil {
+			return nil, err
+		}
+		var all []string
+		for _, f := range have {
+			all = append(all, said[f]...)
+		}
+		return warnings.ParseString(strings.Join(all, "\n") + "\n").Diagnostics, nil
+	}
+	before, err := side(from)
+	if err != nil {
+		return nil, err
+	}
+	after, err := side(to)
+	if err != nil {
+		return nil, err
+	}
+	return warnings.Findings(warnings.Diff(before, after, warnings.Options{Map: warnings.MapEdits(lineChanges(from, to))})), nil
 }
