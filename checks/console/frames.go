@@ -257,6 +257,11 @@ func isTraceHead(t string) bool {
 // ".isra.0", ".constprop.1", ".part.2", ".cold.3", ".llvm.4" and the
 // prefixes of system call stubs.
 func canonical(fn string) string {
+	if strings.HasPrefix(fn, "_R") {
+		if name, ok := rustName(fn); ok {
+			return name
+		}
+	}
 	fn = strings.TrimPrefix(fn, "__pi_") // arm64: same code, another alias
 	if !strings.HasPrefix(fn, "<") {
 		if i := strings.IndexByte(fn, '.'); i > 0 {

@@ -135,6 +135,7 @@ var headers = []*header{
 	{needle: "INFO: ", re: rx(`INFO: (?:Allocated|Freed) in FN`), class: Other, spare: true, loose: true},
 	{needle: "INFO: ", re: rx(`INFO: (?:Slab|Object) 0x`), class: Other, spare: true, loose: true},
 	{needle: "BUG ", re: rx(`^\s*BUG ([\w:.,@-]+) \((?:Not tainted|Tainted:[^)]*)\): (.+)`), class: Bug, build: buildSLUB},
+	{needle: "BUG ", re: rx(`^\s*BUG ([\w:.,@-]+): (.*(?:[Oo]verwritten|[Aa]lready free|corrupt|[Ii]nvalid|[Rr]emaining|[Ww]rong|[Mm]issing|[Ff]reepointer|[Ff]reechain).*)`), class: Bug, build: buildSLUB, loose: true},
 
 	// arch/x86/kernel/traps.c: trap names of DEFINE_IDTENTRY and die()
 	{needle: "general protection fault", re: rx(`general protection fault(?:,[^:]*)?: [0-9a-f]{4}\b|(?:^|\W)general protection fault(?:\s*$|, (?:probably|maybe))`), class: Oops, title: "general protection fault in {f}", pick: pickIP},

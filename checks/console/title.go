@@ -481,7 +481,7 @@ func buildWARN(c *crash) {
 		c.Class = Lockdep
 		title = "WARNING: locking bug in {f}"
 		more = skipLocks
-	case strings.HasSuffix(file, "kernel/dma/debug.c"):
+	case strings.HasSuffix(file, "kernel/dma/debug.c"), strings.HasSuffix(file, "lib/dma-debug.c"):
 		title = "WARNING: DMA-API bug in {f}"
 		more = newNames("dma_* debug_dma_*")
 	case strings.HasSuffix(file, "lib/usercopy.c"), strings.HasSuffix(file, "mm/usercopy.c"), strings.HasSuffix(file, "include/linux/thread_info.h"):
@@ -545,7 +545,7 @@ func buildRust(c *crash) {
 			break
 		}
 	}
-	c.Func = firstGood(c.marks, skipCommon, newNames("rust_* core:: <core::* _R*"), false)
+	c.Func = firstGood(c.marks, skipCommon, newNames("rust_* __rustc::* core::* <core::* _R*"), false)
 	if msg == "" {
 		msg = "Rust panic"
 	}
