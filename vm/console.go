@@ -15,19 +15,21 @@ import (
 // console follows the serial console as it comes: every byte goes to the log
 // file and to whoever listens.
 type console struct {
-	mu      sync.Mutex
-	sinks   map[int]io.Writer
-	nextID  int
-	total   int64
-	last    time.Time // of the latest byte
-	partial []byte    // the line that has not ended yet
-	lines   []string  // ring of the latest tailLines lines
-	panicAt string    // message of the first panic line
-	oom     string    // first OOM killer line
-	noinit  bool      // initramfs could not be unpacked
-	agent   bool      // PID 1 has spoken
-	fatal   string    // PID 1 gave up, for this reason
-	logErr  error     // the log file is incomplete
+	mu        sync.Mutex
+	sinks     map[int]io.Writer
+	nextID    int
+	total     int64
+	last      time.Time // of the latest byte
+	partial   []byte    // the line that has not ended yet
+	lines     []string  // ring of the latest tailLines lines
+	panicked  bool      // a panic line was seen
+	panicOpen bool      // and it has not ended yet
+	panicMsg  string    // its message
+	oom       string    // first OOM killer line
+	noinit    bool      // initramfs could not be unpacked
+	agent     bool      // PID 1 has spoken
+	fatal     string    // PID 1 gave up, for this reason
+	logErr    error     // the log file is incomplete
 
 	first   chan struct{} // closed at the first byte
 	paniced chan struct{} // closed at the first panic line
@@ -37,7 +39,12 @@ type console struct {
 const (
 	tailLines  = 400     // kept for errors
 	maxPartial = 8 << 10 // a line longer than this is cut: the guest may be hostile
+	// maxPanicLine bounds the looking at lines that are still growing, which
+	// may come a byte at a time.
+	maxPanicLine = 1 << 10
 )
+
+var panicStart = []byte("Kernel panic - not syncing")
 
 // Lines of the kernel, with its time stamp: text that a program wrote to the
 // console by itself has none. The optional second bracket is
@@ -105,7 +112,9 @@ func (c *console) add(p []byte) {
 				c.partial = append(c.partial, p[:min(room, len(p))]...)
 			}
 			// A panic may be the last thing ever said, without a newline.
-			c.classify(string(c.partial))
+			if len(c.partial) < maxPanicLine && bytes.Contains(c.partial, panicStart) {
+				c.classify(string(c.partial), false)
+			}
 			return
 		}
 		if room := maxPartial - len(c.partial); room > 0 {
@@ -114,7 +123,7 @@ func (c *console) add(p []byte) {
 		p = p[i+1:]
 		line := strings.TrimRight(string(c.partial), "\r")
 		c.partial = c.partial[:0]
-		c.classify(line)
+		c.classify(line, true)
 		if len(c.lines) == tailLines {
 			copy(c.lines, c.lines[1:])
 			c.lines = c.lines[:tailLines-1]
@@ -124,24 +133,26 @@ func (c *console) add(p []byte) {
 }
 
 // classify looks for the few lines that change what the host does; what the
-// console means is the business of checks/console.
-func (c *console) classify(line string) {
+// console means is the business of checks/console. A line that is not complete
+// counts only if it is a panic, and is looked at again as it grows.
+func (c *console) classify(line string, complete bool) {
 	m := kernelLine.FindStringSubmatch(line)
 	if m == nil {
 		return
 	}
 	text := m[1]
 	if p := panicText.FindStringSubmatch(text); p != nil {
-		if c.panicAt == "" {
+		if !c.panicked {
+			c.panicked, c.panicOpen = true, true
 			close(c.paniced)
 		}
-		// A partial line grows: keep the longest form.
-		if t := strings.TrimSpace(p[1]); c.panicAt == "" || strings.HasPrefix(t, c.panicAt) {
-			c.panicAt = t
-			if t == "" {
-				c.panicAt = " "
-			}
+		if c.panicOpen {
+			c.panicMsg = strings.TrimSpace(p[1])
+			c.panicOpen = !complete
 		}
+		return
+	}
+	if !complete {
 		return
 	}
 	switch {
@@ -201,9 +212,12 @@ type consoleState struct {
 func (c *console) state() consoleState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := consoleState{total: c.total, panic: strings.TrimSpace(c.panicAt), oom: c.oom, noinit: c.noinit, agent: c.agent, fatal: c.fatal, logErr: c.logErr}
-	if c.panicAt != "" && s.panic == "" {
-		s.panic = "(no message)"
+	s := consoleState{total: c.total, oom: c.oom, noinit: c.noinit, agent: c.agent, fatal: c.fatal, logErr: c.logErr}
+	if c.panicked {
+		s.panic = c.panicMsg
+		if s.panic == "" {
+			s.panic = "(no message)"
+		}
 	}
 	if c.total > 0 {
 		s.quiet = time.Since(c.last)
