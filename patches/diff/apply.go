@@ -497,12 +497,12 @@ func (a *applier) compareBase(f *File, fr *FileResult, old []byte) {
 	if f.OldOID == "" {
 		return
 	}
-	fr.TreeOID = BlobID(old, len(f.OldOID))
+	fr.TreeOID = BlobID(old, max(len(f.OldOID), len(f.NewOID)))
 	fr.Base = BaseDiffers
-	if oidMatches(f.OldOID, old) {
+	if len(f.OldOID) >= 4 && strings.HasPrefix(fr.TreeOID, f.OldOID) {
 		fr.Base = BaseMatch
 	}
-	fr.isNewSide = f.NewOID != "" && oidMatches(f.NewOID, old)
+	fr.isNewSide = len(f.NewOID) >= 4 && strings.HasPrefix(fr.TreeOID, f.NewOID)
 }
 
 // BlobID is git's id of content, at least four digits of it; more than 40
@@ -521,13 +521,10 @@ func BlobID(content []byte, digits int) string {
 	return id
 }
 
-// oidMatches compares an id that may be abbreviated, of either hash.
+// oidMatches compares an id, which may be abbreviated, with that of content. An
+// abbreviated id is taken for one of SHA-1.
 func oidMatches(oid string, content []byte) bool {
-	if len(oid) < 4 {
-		return false
-	}
-	return strings.HasPrefix(BlobID(content, 40), oid) ||
-		strings.HasPrefix(BlobID(content, 64), oid)
+	return len(oid) >= 4 && BlobID(content, len(oid)) == oid
 }
 
 func nullOID(oid string) bool { return strings.Trim(oid, "0") == "" }

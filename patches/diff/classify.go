@@ -19,6 +19,12 @@ func (a *applier) text(f *File, fr *FileResult, old []byte, out *outcome) bool {
 	lines := splitLines(old)
 	places, result, err := a.locate(f, old, lines, a.opts.UnidiffZero, true)
 	fr.Hunks = make([]HunkResult, len(f.Hunks))
+	used := map[int]bool{}
+	for _, pl := range places {
+		if pl.ok {
+			used[pl.orig] = true
+		}
+	}
 	for i, pl := range places {
 		h := &fr.Hunks[i]
 		h.Header, h.Class, h.Applies, h.Offset = f.Hunks[i].Header, Clean, pl.ok, pl.offset
@@ -31,7 +37,10 @@ func (a *applier) text(f *File, fr *FileResult, old []byte, out *outcome) bool {
 			h.Class = Offset
 		}
 		for _, o := range pl.others {
-			h.Others = append(h.Others, o+1)
+			// Where another hunk of the patch went, this one cannot belong.
+			if !used[o] {
+				h.Others = append(h.Others, o+1)
+			}
 		}
 	}
 	zero := zeroContext(f, lines)
@@ -127,19 +136,20 @@ func zeroContext(f *File, lines []string) bool {
 // ambiguity decides which moved hunks could just as well belong elsewhere. A
 // hunk that moved by as much as an unmistakable neighbour is at its place.
 func (a *applier) ambiguity(f *File, fr *FileResult, lines []string) {
-	sure := map[int]bool{}
+	sure := map[int]int{} // unmistakable hunks by how far they moved
 	for i := range fr.Hunks {
 		if h := &fr.Hunks[i]; len(h.Others) == 0 && h.Applies {
-			sure[h.Offset] = true
+			sure[h.Offset]++
 		}
 	}
+	var im *image
 	for i := range fr.Hunks {
 		h := &fr.Hunks[i]
 		if h.Class != Offset {
 			continue
 		}
 		if len(h.Others) > 0 {
-			if sure[h.Offset] {
+			if sure[h.Offset] > 0 {
 				h.Note = "fits elsewhere too, but moved as the hunks beside it"
 				continue
 			}
@@ -147,7 +157,7 @@ func (a *applier) ambiguity(f *File, fr *FileResult, lines []string) {
 			h.Note = fmt.Sprintf("fits just as well at %s %s", plural(len(h.Others), "line"), joinInts(h.Others))
 			continue
 		}
-		if sure[h.Offset] && sureCount(fr, h.Offset) > 1 {
+		if sure[h.Offset] > 1 {
 			continue // a neighbour moved by as much
 		}
 		// Moved past a place that only lacks some outer context?
@@ -159,25 +169,16 @@ func (a *applier) ambiguity(f *File, fr *FileResult, lines []string) {
 		}
 		// Applied before, and now about to be applied to a twin of the place?
 		if p := newPattern(&f.Hunks[i], true); evidence(&f.Hunks[i]) {
-			im := newImage(lines)
 			p.start = max(f.Hunks[i].NewStart-1, 0)
-			if at, err := p.search(im, false, false, a.budget); err == nil && at >= 0 && abs(at-p.start) < abs(h.Offset) {
+			if im == nil {
+				im = newImage(lines)
+			}
+			if at, _, err := p.search(im, false, false, abs(h.Offset)-1, a.budget); err == nil && at >= 0 {
 				h.Class, h.Present, h.PresentLine = Ambiguous, true, at+1
 				h.Note = fmt.Sprintf("its new side stands at line %d already, nearer than the place found", at+1)
 			}
 		}
 	}
-}
-
-// sureCount counts the unmistakable hunks that moved by offset.
-func sureCount(fr *FileResult, offset int) int {
-	n := 0
-	for i := range fr.Hunks {
-		if h := &fr.Hunks[i]; h.Applies && len(h.Others) == 0 && h.Offset == offset {
-			n++
-		}
-	}
-	return n
 }
 
 // nearly looks less than dist lines from want for a place where the pattern
@@ -289,6 +290,7 @@ func (a *applier) present(f *File, content []byte) (present, all int) {
 // since. -1 marks a hunk that was not found or whose new side proves nothing.
 func (a *applier) presentAt(f *File, lines []string) []int {
 	im := newImage(lines)
+	index := newLineIndex(lines)
 	out := make([]int, len(f.Hunks))
 	drift := 0
 	for i := range f.Hunks {
@@ -296,12 +298,11 @@ func (a *applier) presentAt(f *File, lines []string) []int {
 		out[i] = -1
 		p := newPattern(h, true)
 		p.start = max(h.NewStart-1+drift, 0)
-		at, err := p.find(im, false, a.budget)
-		if err == nil && at < 0 {
-			at, err = p.search(im, false, false, a.budget)
-		}
+		at, _, err := p.search(im, p.oldStart <= 1, p.trailing == 0, 0, a.budget)
 		if err != nil || at < 0 {
-			continue
+			if at = p.anywhere(lines, im, index, a.budget); at < 0 {
+				continue
+			}
 		}
 		if !evidence(h) && at != p.start {
 			continue
@@ -359,7 +360,7 @@ func (a *applier) diagnose(f *File, fr *FileResult, lines []string, places []pla
 			hr.Class = Conflict
 			hr.FoundLine = index.nearest(h, max(h.OldStart-1, 0)+drift) + 1
 			p := newPattern(h, false)
-			if at, err := p.search(newImage(lines), false, false, a.budget); err == nil && at >= 0 && len(p.pre) > 0 && !f.IsDelete {
+			if at := p.anywhere(lines, newImage(lines), index, a.budget); at >= 0 && len(p.pre) > 0 && !f.IsDelete {
 				hr.FoundLine = at + 1
 				hr.Note = fmt.Sprintf("its old lines are at line %d, but ", at+1)
 				switch {
@@ -521,7 +522,7 @@ func (a *applier) overtaken(h *Hunk, hr *HunkResult, lines []string, index *line
 		switch l.Op {
 		case Add:
 			hr.AddedTotal++
-			if index.trimmed[t] {
+			if index.has(t) {
 				hr.AddedFound++
 			}
 		case Delete:
@@ -554,17 +555,27 @@ func (a *applier) overtaken(h *Hunk, hr *HunkResult, lines []string, index *line
 // lineIndex finds lines of a file by their text.
 type lineIndex struct {
 	lines   []string
-	at      map[string][]int32
-	trimmed map[string]bool
+	at      map[string][]int32 // the first 64 places of each line
+	trimmed map[string]bool    // lines without the space around them; made when needed
+}
+
+// has says whether a line is in the file, however it is indented.
+func (x *lineIndex) has(trimmed string) bool {
+	if x.trimmed == nil {
+		x.trimmed = make(map[string]bool, len(x.lines))
+		for _, l := range x.lines {
+			x.trimmed[strings.TrimSpace(l)] = true
+		}
+	}
+	return x.trimmed[trimmed]
 }
 
 func newLineIndex(lines []string) *lineIndex {
-	x := &lineIndex{lines: lines, at: make(map[string][]int32, len(lines)), trimmed: make(map[string]bool, len(lines))}
+	x := &lineIndex{lines: lines, at: make(map[string][]int32, len(lines))}
 	for i, l := range lines {
 		if p := x.at[l]; len(p) < 64 {
 			x.at[l] = append(p, int32(i))
 		}
-		x.trimmed[strings.TrimSpace(l)] = true
 	}
 	return x
 }

@@ -15,7 +15,7 @@ import (
 var errTooCostly = errors.New("gave up: the file repeats itself so much that the search for the hunk takes too long")
 
 // maxCompares bounds the line comparisons of one search budget.
-const maxCompares = 1 << 30
+const maxCompares = 1 << 28
 
 // budget counts line comparisons over one Apply.
 type budget struct{ left int }
@@ -139,23 +139,16 @@ func newPattern(h *Hunk, reverse bool) pattern {
 	return p
 }
 
-// find looks for the pattern as git apply does: at the line that the header
-// names, then one line further, one before, two further, and so on. A hunk
-// that begins at line 1 must fit at the start of the file and one without
-// trailing context at its end, unless zero is set (git apply
-// --unidiff-zero). No line that an earlier hunk put there is used. It returns
-// -1 when nothing fits.
-func (p *pattern) find(im *image, zero bool, b *budget) (int, error) {
-	atStart := p.oldStart == 0 || p.oldStart == 1 && !zero
-	atEnd := !zero && p.trailing == 0
-	return p.search(im, atStart, atEnd, b)
-}
-
-func (p *pattern) search(im *image, atStart, atEnd bool, b *budget) (int, error) {
-	n := im.len()
-	last := n - len(p.pre)
+// search looks for the pattern as git apply does: at the line that the header
+// names, then one line further, one before, two further, and so on, but not
+// further than reach lines. A hunk that begins at line 1 must fit at the start
+// of the file and one without trailing context at its end, unless git is told
+// --unidiff-zero. No line that an earlier hunk put there is used. It returns
+// -1 when nothing fits, and whether there is more of the file to search.
+func (p *pattern) search(im *image, atStart, atEnd bool, reach int, b *budget) (at int, more bool, err error) {
+	last := im.len() - len(p.pre)
 	if last < 0 {
-		return -1, nil
+		return -1, false, nil
 	}
 	lo, hi := 0, last
 	if atStart {
@@ -165,25 +158,38 @@ func (p *pattern) search(im *image, atStart, atEnd bool, b *budget) (int, error)
 		lo = last
 	}
 	if lo > hi {
-		return -1, nil
+		return -1, false, nil
 	}
 	from := min(max(p.start, lo), hi)
 	for d := 0; from-d >= lo || from+d <= hi; d++ {
-		if from+d <= hi {
-			if p.fits(im, from+d, b) {
-				return from + d, nil
-			}
+		if d > reach {
+			return -1, true, nil
 		}
-		if d > 0 && from-d >= lo {
-			if p.fits(im, from-d, b) {
-				return from - d, nil
-			}
+		if from+d <= hi && p.fits(im, from+d, b) {
+			return from + d, false, nil
+		}
+		if d > 0 && from-d >= lo && p.fits(im, from-d, b) {
+			return from - d, false, nil
 		}
 		if b.left < 0 {
-			return -1, errTooCostly
+			return -1, false, errTooCostly
 		}
 	}
-	return -1, nil
+	return -1, false, nil
+}
+
+// anywhere looks for the pattern in the whole file, not held to its ends.
+func (p *pattern) anywhere(lines []string, im *image, index *lineIndex, b *budget) int {
+	for _, l := range p.pre {
+		if len(index.at[l]) == 0 {
+			return -1
+		}
+	}
+	at, _, err := p.search(im, false, false, len(lines), b)
+	if err != nil {
+		return -1
+	}
+	return at
 }
 
 // fits compares the old lines with the image at line i.
@@ -202,42 +208,27 @@ func (p *pattern) fits(im *image, i int, b *budget) bool {
 	return true
 }
 
-// all returns the places where the pattern fits, at most limit.
-func (p *pattern) all(im *image, zero bool, limit int, b *budget) []int {
-	atStart := p.oldStart == 0 || p.oldStart == 1 && !zero
-	atEnd := !zero && p.trailing == 0
-	var out []int
-	lo, hi := 0, im.len()-len(p.pre)
-	if atStart {
-		hi = min(hi, 0)
-	}
-	if atEnd {
-		lo = max(hi, 0)
-	}
-	for i := lo; i <= hi && len(out) < limit && b.left >= 0; i++ {
-		if p.fits(im, i, b) {
-			out = append(out, i)
-		}
-	}
-	return out
-}
-
 // place is where a hunk was found.
 type place struct {
 	ok     bool
 	at     int   // 0-based line in the file as patched by the hunks before; -1 when not found
 	orig   int   // 0-based line in the file before the patch
 	offset int   // at minus the line that the header names
-	others []int // further places where it fits just as well, 0-based, in the file as patched by the hunks before
+	n      int   // old lines
+	others []int // further places where it fits just as well, 0-based, in the file before the patch
 	err    error
 }
 
 // locator puts hunks into one file.
 type locator struct {
-	im     *image
-	zero   bool // as git apply --unidiff-zero
-	budget *budget
-	total  int // lines of the file before the patch
+	im      *image
+	zero    bool // as git apply --unidiff-zero
+	budget  *budget
+	lines   []string   // of the file before the patch
+	index   *lineIndex // of lines; made when a hunk is not where it should be
+	taken   []bool     // lines that a hunk has used; likewise
+	places  []place    // so far
+	counted int        // of places, those that are in taken
 
 	// Only with byGit, that is when the result is wanted and not just the
 	// places.
@@ -248,33 +239,17 @@ type locator struct {
 }
 
 func newLocator(content []byte, lines []string, zero bool, b *budget) *locator {
-	return &locator{im: newImage(lines), zero: zero, budget: b, content: content, total: len(lines)}
+	return &locator{im: newImage(lines), zero: zero, budget: b, content: content, lines: lines}
 }
 
 // put finds h and puts it into the image.
 func (lo *locator) put(h *Hunk, p pattern) place {
-	at, err := p.find(lo.im, lo.zero, lo.budget)
-	if at < 0 {
-		return place{at: -1, orig: -1, err: err}
+	pl := lo.find(&p)
+	lo.places = append(lo.places, pl)
+	if !pl.ok {
+		return pl
 	}
-	if n := lo.im.len(); len(p.pre) == 0 && at == n && n > 0 && !strings.HasSuffix(lo.im.at(n-1).text, "\n") {
-		// git takes this and joins the last line with the first new one.
-		return place{at: -1, orig: -1}
-	}
-	pl := place{ok: true, at: at, offset: at - p.start, orig: lo.total}
-	for i := at; i < lo.im.len(); i++ {
-		if l := lo.im.at(i); l.tree >= 0 {
-			pl.orig = int(l.tree)
-			break
-		}
-	}
-	if pl.offset != 0 && len(p.pre) > 0 {
-		for _, o := range p.all(lo.im, lo.zero, 9, lo.budget) {
-			if o != at {
-				pl.others = append(pl.others, o)
-			}
-		}
-	}
+	at := pl.at
 	if lo.byGit {
 		lo.queue(h, at, len(p.pre))
 	}
@@ -283,6 +258,89 @@ func (lo *locator) put(h *Hunk, p pattern) place {
 		lo.flush()
 	}
 	return pl
+}
+
+// find looks for the pattern and for other places where it fits.
+func (lo *locator) find(p *pattern) place {
+	atStart := p.oldStart == 0 || p.oldStart == 1 && !lo.zero
+	atEnd := !lo.zero && p.trailing == 0
+	// Most hunks are near their line. Only when one is not, an index tells
+	// whether a look at the whole file is worth it.
+	const near = 200
+	at, more, err := p.search(lo.im, atStart, atEnd, near, lo.budget)
+	if more && lo.possible(p) {
+		at, _, err = p.search(lo.im, atStart, atEnd, lo.im.len(), lo.budget)
+	}
+	if n := lo.im.len(); at < 0 || len(p.pre) == 0 && at == n && n > 0 && !strings.HasSuffix(lo.im.at(n-1).text, "\n") {
+		// The latter git takes, and joins the last line with the first new
+		// one.
+		return place{at: -1, orig: -1, err: err}
+	}
+	pl := place{ok: true, at: at, offset: at - p.start, orig: len(lo.lines), n: len(p.pre)}
+	for i := at; i < lo.im.len(); i++ {
+		if l := lo.im.at(i); l.tree >= 0 {
+			pl.orig = int(l.tree)
+			break
+		}
+	}
+	if pl.offset != 0 && len(p.pre) > 0 && !atStart && !atEnd {
+		pl.others = lo.others(p, pl.orig)
+	}
+	return pl
+}
+
+func (lo *locator) prepare() {
+	if lo.index == nil {
+		lo.index = newLineIndex(lo.lines)
+	}
+}
+
+// possible says whether every old line is somewhere in the file.
+func (lo *locator) possible(p *pattern) bool {
+	lo.prepare()
+	for _, l := range p.pre {
+		if len(lo.index.at[l]) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// others returns up to 8 further places, as lines of the file before the
+// patch, where the pattern fits and that no hunk has used.
+func (lo *locator) others(p *pattern, orig int) []int {
+	lo.prepare()
+	if lo.taken == nil {
+		lo.taken = make([]bool, len(lo.lines))
+	}
+	for _, q := range lo.places[lo.counted:] {
+		for i := q.orig; q.ok && i < min(q.orig+q.n, len(lo.taken)); i++ {
+			lo.taken[i] = true
+		}
+	}
+	lo.counted = len(lo.places)
+	rare := 0
+	for j, l := range p.pre {
+		if len(lo.index.at[l]) < len(lo.index.at[p.pre[rare]]) {
+			rare = j
+		}
+	}
+	var out []int
+next:
+	for _, k := range lo.index.at[p.pre[rare]] {
+		at := int(k) - rare
+		if at == orig || at < 0 || at+len(p.pre) > len(lo.lines) || len(out) == 8 {
+			continue
+		}
+		for j, l := range p.pre {
+			lo.budget.left--
+			if lo.taken[at+j] || lo.lines[at+j] != l {
+				continue next
+			}
+		}
+		out = append(out, at)
+	}
+	return out
 }
 
 // queue makes a gitdiff fragment of h for the n lines at the place found.
