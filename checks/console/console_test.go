@@ -233,6 +233,8 @@ func TestLookAlikes(t *testing.T) {
 		{"user general protection", "[    1.0] traps: prog[12] general protection fault ip:1 sp:2 error:0 in prog[3+4]\n", false},
 		{"unknown warning", "[    1.0] WARNING: this option is deprecated\n", false},
 		{"unknown BUG of the kernel", "[    1.0] BUG: the device is confused\n", true},
+		{"firmware's bug", "[    1.0] pci 0000:00:1f.0: BIOS BUG: bad table\n[    1.1] next\n", false},
+		{"a driver's BUG with a trace", "[    1.0] demo: BUG: bad table\n[    1.1] Call Trace:\n[    1.2]  demo_a+0x1/0x2\n", true},
 		{"unknown BUG of a program", "BUG: retry later\nanother line\n", false},
 		{"old dmesg shown again has no prefix but a trace", "[    1.0] a\n[    1.1] b\n[    1.2] c\n[    1.3] d\nBUG: sleeping function called from invalid context at a.c:1\nCall Trace:\n foo+0x1/0x2\n bar+0x1/0x2\n", true},
 		{"cut in the middle of the panic's own words", "[    1.0] Kernel panic - not sy", true},

@@ -453,7 +453,7 @@ func (d *Detector) startReport(c *crash, h hit, l line) *crash {
 	// A header that no printk prefix marks, in a log whose kernel lines have
 	// one, may be a program's text: wait for a trace. So must forms that no
 	// rule knows.
-	n.pending = h.h.loose && !l.kernel || !l.kernel && d.stamped > 3 && h.h.class != Leak && h.h.class != Fuzzer && !h.h.noData
+	n.pending = h.h.loose && !h.h.noData && (!l.kernel || !h.strict) || !l.kernel && d.stamped > 3 && h.h.class != Leak && h.h.class != Fuzzer && !h.h.noData
 	if !n.pending && h.h.class == Panic {
 		d.panicked, d.expect = true, true
 	}
