@@ -20,6 +20,9 @@ type cut struct {
 	ext      extent
 }
 
+// maxInBody bounds one header in the body, in bytes.
+const maxInBody = 16 << 10
+
 // cutText finds message, appendix and diff. convert turns raw text at an
 // offset into UTF-8.
 func cutText(text []byte, scissors bool, convert func(from, to int) string) cut {
@@ -54,7 +57,9 @@ func cutText(text []byte, scissors bool, convert func(from, to int) string) cut 
 			}
 			switch {
 			case acc != "" && (l[0] == ' ' || l[0] == '\t') && !(scissors && isScissors(l)):
-				acc += convert(pos, pos+len(l))
+				if len(acc) < maxInBody {
+					acc += convert(pos, pos+len(l))
+				}
 				pos = next
 				c.logStart = pos
 				continue
@@ -81,7 +86,6 @@ func cutText(text []byte, scissors bool, convert func(from, to int) string) cut 
 		if scissors && isScissors(l) {
 			c.scissors = true
 			c.inBody = map[string]string{}
-			c.gitCut = ""
 			header = true
 			pos = next
 			c.logStart = pos

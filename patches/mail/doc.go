@@ -22,5 +22,7 @@
 //  6. A charset that is unknown, or declared wrong, is a Problem; git fails.
 //  7. format=flowed text is joined only within one quote depth (RFC 3676),
 //     and not at all when the diff is whole only without joining.
-//  8. A body that is not what its MIME header says is read as what it is.
+//  8. Bytes of the header that are neither ASCII nor UTF-8 are read as
+//     ISO-8859-1; git passes them on.
+//  9. A body that is not what its MIME header says is read as what it is.
 package mail

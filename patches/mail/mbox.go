@@ -111,8 +111,7 @@ func isSeparator(line, rest []byte) bool {
 	}
 	next, _ := cutLine(rest)
 	next = trimCR(next)
-	// Some writers stack a second separator or put ">From " first.
-	return headerName(next) != "" || bytes.HasPrefix(next, []byte(">From ")) || isFromLine(next)
+	return headerName(next) != "" || bytes.HasPrefix(next, []byte(">From "))
 }
 
 // isFromLine is the rule of git mailsplit: "From ", something, and a time of

@@ -192,7 +192,7 @@ func (m *Message) read(h Header, body []byte, cut bool, opts Options) {
 	w := &walker{m: m}
 	w.walk(h, body, opts.depth)
 	m.text, m.segs = w.text, w.segs
-	if len(bytes.TrimSpace(m.text)) == 0 && len(w.htmlText) > 0 {
+	if len(bytes.TrimSpace(m.text)) == 0 && m.Facts.HTML {
 		m.text = w.htmlText
 		m.segs = []segment{{len(m.text), "", 0}}
 		m.problem("mail.html-only", "the mail has no plain text, only HTML; a patch in it cannot be applied")

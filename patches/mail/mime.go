@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"html"
 	"mime"
-	"regexp"
 	"strings"
 )
 
@@ -549,19 +548,53 @@ func looksLikeMail(b []byte) bool {
 
 func looksLikeDiff(b []byte) bool { return findDiff(b, 0) >= 0 }
 
-var (
-	reHTMLBreak = regexp.MustCompile(`(?i)<br\s*/?>|</(?:p|div|pre|tr|li|h\d)>`)
-	reHTMLTag   = regexp.MustCompile(`(?s)<[^>]*>`)
-	reHTMLSkip  = regexp.MustCompile(`(?is)<(?:style|script|head)\b.*?</(?:style|script|head)>`)
-)
+// maxHTML is how much of an HTML body is looked at, in bytes.
+const maxHTML = 256 << 10
 
 // htmlToText makes an HTML body readable enough to say what it is. A patch
 // sent as HTML is damaged in any case.
 func htmlToText(b []byte) []byte {
-	b = reHTMLSkip.ReplaceAll(b[:min(len(b), 4<<20)], nil)
-	b = reHTMLBreak.ReplaceAll(b, []byte("\n"))
-	b = reHTMLTag.ReplaceAll(b, nil)
-	return []byte(html.UnescapeString(string(b)))
+	b = b[:min(len(b), maxHTML)]
+	var out []byte
+	skip := ""
+	for len(b) > 0 {
+		i := bytes.IndexByte(b, '<')
+		if i < 0 {
+			i = len(b)
+		}
+		if skip == "" {
+			out = append(out, b[:i]...)
+		}
+		if b = b[i:]; len(b) == 0 {
+			break
+		}
+		end := bytes.IndexByte(b, '>')
+		if end < 0 {
+			break
+		}
+		tag := strings.ToLower(string(b[1:min(end, 20)]))
+		b = b[end+1:]
+		name := strings.TrimLeft(tag, "/")
+		if k := strings.IndexAny(name, " \t\r\n/"); k >= 0 {
+			name = name[:k]
+		}
+		closing := strings.HasPrefix(tag, "/")
+		switch name {
+		case "script", "style", "head":
+			if closing && skip == name {
+				skip = ""
+			} else if !closing && skip == "" {
+				skip = name
+			}
+		case "br":
+			out = append(out, '\n')
+		case "p", "div", "pre", "tr", "li", "h1", "h2", "h3":
+			if closing {
+				out = append(out, '\n')
+			}
+		}
+	}
+	return []byte(html.UnescapeString(string(out)))
 }
 
 // unflow undoes format=flowed (RFC 3676): stuffed blanks go, a line that ends

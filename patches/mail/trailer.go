@@ -45,14 +45,35 @@ var (
 // Paragraphs directly above that consist of well-known trailers only are
 // taken too, marked Loose; kernel messages often have an empty line between.
 func Trailers(message string) []Trailer {
-	if len(message) > 1<<20 {
-		message = message[len(message)-1<<20:]
+	skipped := 0 // lines
+	if cut := len(message) - maxTrailerText; cut > 0 {
+		if i := strings.IndexByte(message[cut:], '\n'); i >= 0 {
+			cut += i + 1
+		}
+		skipped = strings.Count(message[:cut], "\n")
+		message = message[cut:]
 	}
+	out := trailers(message)
+	for i := range out {
+		out[i].Line += skipped
+	}
+	return out
+}
+
+// maxTrailerText is how much of a message, from its end, is searched for
+// trailers, in bytes; maxTrailerValue bounds one value.
+const (
+	maxTrailerText  = 128 << 10
+	maxTrailerValue = 8 << 10
+	maxTrailers     = 500
+)
+
+func trailers(message string) []Trailer {
 	lines := strings.Split(message, "\n")
 	var out []Trailer
 	end := len(lines)
 	first := true
-	for end > 0 {
+	for end > 0 && len(out) < maxTrailers {
 		for end > 0 && strings.TrimSpace(lines[end-1]) == "" {
 			end--
 		}
@@ -105,8 +126,7 @@ func block(lines []string, offset int) (ts []Trailer, others, known int, signed 
 			continue
 		}
 		if (l[0] == ' ' || l[0] == '\t') && len(ts) > 0 && !inNote {
-			if ts[len(ts)-1].Line == offset+i || true {
-				t := &ts[len(ts)-1]
+			if t := &ts[len(ts)-1]; len(t.Value) < maxTrailerValue {
 				t.Value = strings.TrimSpace(t.Value + " " + strings.TrimSpace(l))
 			}
 			continue
@@ -142,6 +162,7 @@ func block(lines []string, offset int) (ts []Trailer, others, known int, signed 
 // "Something-by: Name <addr>" in its own, unquoted text, above the signature.
 func ReplyTrailers(body string) []Trailer {
 	var out []Trailer
+	body = body[:min(len(body), maxTrailerText)]
 	for i, l := range strings.Split(body, "\n") {
 		l = strings.TrimRight(l, " \t\r")
 		if l == "--" || strings.HasPrefix(l, "diff --git ") || len(out) >= 50 {
