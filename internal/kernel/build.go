@@ -166,11 +166,20 @@ func (tc *Toolchain) env() []string {
 	return []string{"PATH=" + tc.path(), "LC_ALL=C", "LANG=C", "HOME=/nonexistent", "TMPDIR=/tmp", "PYTHONDONTWRITEBYTECODE=1", "GIT_CEILING_DIRECTORIES=/", "TERM=dumb"}
 }
 
-func (opt BuildOptions) sandbox(ctx context.Context) Sandbox {
+// sandbox finds how to confine programs. Running a stranger's Makefile with
+// everything in reach takes the user's word, so its lack is an error.
+func (opt BuildOptions) sandbox(ctx context.Context) (Sandbox, error) {
 	if opt.NoSandbox {
-		return Sandbox{Reason: "switched off by --no-sandbox"}
+		return Sandbox{Reason: "switched off by --no-sandbox"}, nil
 	}
-	return FindSandbox(ctx)
+	sb := FindSandbox(ctx)
+	if err := ctx.Err(); err != nil {
+		return sb, err
+	}
+	if !sb.Enabled {
+		return sb, &InfraError{What: "a series' Makefiles cannot be kept from this machine's files and network, because " + sb.Reason + "; mend that, or trust the series with --no-sandbox"}
+	}
+	return sb, nil
 }
 
 // make runs make confined, with its output to out.
@@ -205,7 +214,10 @@ func (w *Workspace) Configure(ctx context.Context, tc *Toolchain, cfg Config, op
 			return err
 		}
 	}
-	sb := opt.sandbox(ctx)
+	sb, err := opt.sandbox(ctx)
+	if err != nil {
+		return err
+	}
 	const fresh, wanted = ".config.patchcheck", ".config.wanted"
 	run := func(target string, vars ...string) error {
 		argv := append(w.makeArgv(tc, cfg, BuildOptions{Jobs: opt.Jobs}, target), "KCONFIG_CONFIG="+fresh)
@@ -328,7 +340,10 @@ func (w *Workspace) Build(ctx context.Context, tc *Toolchain, cfg Config, opt Bu
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("make took longer than %v", timeout))
 	defer cancel()
-	sb := opt.sandbox(ctx)
+	sb, err := opt.sandbox(ctx)
+	if err != nil {
+		return nil, err
+	}
 	argv := w.makeArgv(tc, cfg, opt, targets...)
 
 	if err := os.MkdirAll(filepath.Join(w.Dir, "logs"), 0o755); err != nil {

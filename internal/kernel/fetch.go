@@ -263,7 +263,10 @@ func (w *Workspace) debugInfo(ctx context.Context, tc *Toolchain, object string,
 	if err != nil {
 		return nil, err
 	}
-	sb := BuildOptions{NoSandbox: noSandbox}.sandbox(ctx)
+	sb, err := BuildOptions{NoSandbox: noSandbox}.sandbox(ctx)
+	if err != nil {
+		return nil, err
+	}
 	ro := append([]string{w.Src, w.Obj}, outside(tc.ccPath)...)
 	if _, err := sb.run(ctx, ro, []string{scratch}, tc.env(), proc.Cmd{Argv: []string{"/bin/sh", "-c", cmd}, Dir: w.Obj, MaxOutput: 1 << 20}); err != nil {
 		return nil, &InfraError{What: fmt.Sprintf("%s cannot be compiled with debug information", object), Err: err}

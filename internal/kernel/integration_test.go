@@ -6,11 +6,15 @@ package kernel
 
 import (
 	"context"
+	"errors"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"patchcheck/internal/cache"
 	kernelconfigs "patchcheck/kernel-configs"
+	"patchcheck/patches/diff"
 )
 
 // realStore is the user's own cache: a kernel tree and its objects are too
@@ -70,5 +74,107 @@ func TestBuildBase(t *testing.T) {
 	t.Logf("%s %s reused=%v objects=%d ledger=%d elapsed=%v sandbox=%+v", k.Release, k.Image(), k.Reused, len(k.Objects), len(led), k.Elapsed, k.Sandbox)
 	if k.Release == "" || k.Image() == "" || len(led) < 1000 {
 		t.Errorf("incomplete kernel: %+v", k)
+	}
+}
+
+// TestConfigs proves that every embedded combination can be had.
+func TestConfigs(t *testing.T) {
+	s, tree := realStore(t)
+	ctx := context.Background()
+	tc, err := FindToolchain(ctx, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, names := range [][]string{{"guest", "nfs-rdma"}, {"guest", "nfs-rdma", "debug"}} {
+		t.Run(strings.Join(names, "+"), func(t *testing.T) {
+			// A cache of its own, so that nothing waits for a build.
+			c, err := cache.Open(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := Config{Fragments: fragments(t, names...)}
+			w, err := OpenWorkspace(ctx, c, tree, cfg.Hash(), s.Notify)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			if err := w.Configure(ctx, tc, cfg, BuildOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if b, err := w.readObj(".config", 1<<20); err == nil && os.Getenv("PATCHCHECK_SHOW_CONFIG") != "" {
+				t.Logf("%s", b)
+			}
+		})
+	}
+}
+
+// TestPatched changes one file of the default tree: only that one is compiled,
+// offsets are found, and kernel-doc speaks of it.
+func TestPatched(t *testing.T) {
+	s, tree := realStore(t)
+	ctx := context.Background()
+	const file = "net/sunrpc/xprtrdma/svc_rdma_sendto.c"
+	b, _, err := tree.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(b) + "\n/**\n * patchcheck_probe - a function with an undocumented parameter\n *\n * Return: nothing of use.\n */\nint patchcheck_probe(int value);\nint patchcheck_probe(int value)\n{\n\tint unused;\n\n\treturn value;\n}\n"
+	o := FromDiff(diff.NewOverlay(tree).With(diff.Change{Path: file, Content: []byte(text), Mode: 0o644}))
+	cfg := Config{Fragments: fragments(t, "guest", "nfs-rdma")}
+	base := Request{Tree: tree, Config: cfg, Role: Base, W: "1"}
+	patched := Request{Tree: tree, Config: cfg, Overlay: o, Role: Patched, W: "1", Fresh: true}
+	kb, err := s.Kernel(ctx, base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kp, err := s.Kernel(ctx, patched)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("compiled %q in %v", kp.Objects, kp.Elapsed)
+	if len(kp.Objects) > 30 {
+		t.Errorf("%d objects were compiled for one source file", len(kp.Objects))
+	}
+	led, err := kp.Ledger()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := strings.Join(led["net/sunrpc/xprtrdma/svc_rdma_sendto.o"], "\n"); !strings.Contains(w, file+":") || !strings.Contains(w, "unused variable") {
+		t.Errorf("ledger: %q", w)
+	}
+	const ctxt = "struct svc_rdma_send_ctxt"
+	const obj = "net/sunrpc/xprtrdma/svc_rdma_sendto.o"
+	exprs := []FetchExpr{
+		{Object: obj, Struct: ctxt, Expr: "sc_send_wr.send_flags:x32", Arg: 1},
+		{Object: obj, Struct: ctxt, Expr: "sc_send_wr.sg_list->length", Arg: 1},
+		{Object: obj, Struct: ctxt, Expr: "sc_rdma->sc_max_send_sges", Arg: 1},
+		{Object: obj, Struct: ctxt, Expr: "sc_rdma->sc_no_such_member", Arg: 1},
+	}
+	for _, x := range []struct {
+		r Request
+		k *Kernel
+	}{{patched, kp}, {base, kb}} {
+		got, err := s.Fetch(ctx, x.r, x.k, exprs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, g := range got {
+			t.Logf("%s %s: %s %v", x.r.Role, g.Expr.Expr, g.Fetch, g.Err)
+			var nm *NoMemberError
+			if (i == 3) != errors.As(g.Err, &nm) || (i < 3) != (g.Fetch != "") {
+				t.Errorf("%v: %q %v", g.Expr, g.Fetch, g.Err)
+			}
+		}
+	}
+	doc, err := s.CheckKernelDoc(ctx, tree, o, []string{file, "net/sunrpc/Makefile"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("kernel-doc: %q", doc)
+	if !strings.Contains(strings.Join(doc[file], "\n"), "'value' not described in 'patchcheck_probe'") {
+		t.Errorf("kernel-doc does not name the parameter: %q", doc)
+	}
+	if doc, err = s.CheckKernelDoc(ctx, tree, nil, []string{file}); err != nil || len(doc[file]) != 0 {
+		t.Errorf("kernel-doc on the base: %q %v", doc, err)
 	}
 }

@@ -120,7 +120,10 @@ func (s *Store) CheckKernelDoc(ctx context.Context, t *Tree, o Overlay, files []
 			return nil, explainFull(err, s.Cache)
 		}
 	}
-	sb := BuildOptions{NoSandbox: s.NoSandbox}.sandbox(ctx)
+	sb, err := BuildOptions{NoSandbox: s.NoSandbox}.sandbox(ctx)
+	if err != nil {
+		return nil, err
+	}
 	env := []string{"PATH=" + systemPath, "LC_ALL=C.UTF-8", "HOME=/nonexistent", "PYTHONDONTWRITEBYTECODE=1", "KBUILD_BUILD_USER=patchcheck"}
 	res, err := sb.run(ctx, append([]string{dir, tmp}, outside(tool)...), nil, env, proc.Cmd{Argv: append([]string{tool, script, "-none"}, names...), Dir: tmp, Merge: true, MaxOutput: 16 << 20})
 	var pe *proc.Error

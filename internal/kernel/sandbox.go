@@ -36,35 +36,41 @@ const (
 	limitLogBytes = 512 << 20
 )
 
-var (
-	sandboxOnce  sync.Once
-	sandboxProbe Sandbox
-)
+var sandboxes struct {
+	sync.Mutex
+	found *Sandbox
+}
 
 // FindSandbox tries bubblewrap as the builds will use it. The answer is kept
 // for the life of the process.
 func FindSandbox(ctx context.Context) Sandbox {
-	sandboxOnce.Do(func() {
-		path, err := exec.LookPath("bwrap")
-		if err != nil {
-			sandboxProbe.Reason = "bubblewrap is not installed (package bubblewrap)"
-			return
+	sandboxes.Lock()
+	defer sandboxes.Unlock()
+	if sandboxes.found == nil {
+		s := probeSandbox(ctx)
+		if ctx.Err() != nil {
+			return s // an interrupted trial proves nothing
 		}
-		var tail string
-		// With a user namespace even root's builds own nothing outside; some
-		// hosts forbid it to everybody, and root can do without.
-		for _, ns := range [][]string{{"--unshare-user", "--unshare-all"}, {"--unshare-all"}} {
-			s := Sandbox{Enabled: true, args: append([]string{path}, ns...)}
-			_, err = proc.Run(ctx, proc.Cmd{Argv: s.wrap(nil, nil, "/", nil, []string{"/usr/bin/true"})})
-			if err == nil {
-				sandboxProbe = s
-				return
-			}
-			tail = err.Error()
+		sandboxes.found = &s
+	}
+	return *sandboxes.found
+}
+
+func probeSandbox(ctx context.Context) Sandbox {
+	path := lookTool("bwrap")
+	if path == "" {
+		return Sandbox{Reason: "bubblewrap is not installed (Debian package bubblewrap)"}
+	}
+	var err error
+	// With a user namespace even root's builds own nothing outside; some hosts
+	// forbid it to everybody, and root can do without.
+	for _, ns := range [][]string{{"--unshare-user", "--unshare-all"}, {"--unshare-all"}} {
+		s := Sandbox{Enabled: true, args: append([]string{path}, ns...)}
+		if _, err = proc.Run(ctx, proc.Cmd{Argv: s.wrap(nil, nil, "/", nil, []string{"/usr/bin/true"})}); err == nil {
+			return s
 		}
-		sandboxProbe.Reason = "bubblewrap does not work on this host: " + lastLine(tail)
-	})
-	return sandboxProbe
+	}
+	return Sandbox{Reason: "bubblewrap does not work on this host: " + lastLine(err.Error())}
 }
 
 func lastLine(s string) string {
