@@ -603,7 +603,7 @@ func (d *Detector) close(c *crash, eof bool) {
 		return
 	}
 	c.finish()
-	if eof && !c.ended && !c.h.noData && (c.partial || c.traces == 0 && c.h.pick != pickNone && c.Count == 1) {
+	if eof && !c.ended && !c.h.noData && (c.partial || c.traces == 0 && c.h.pick != pickNone && c.Count == 1 || len(c.text) == 1 && !c.Consequence) {
 		c.Truncated = true
 		d.truncated = true
 	}
