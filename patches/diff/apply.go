@@ -450,6 +450,10 @@ func (a *applier) file(f *File, fr *FileResult) (*outcome, error) {
 			return nil, nil
 		}
 	}
+	if isNew && f.headerCR && bytes.Contains(out.content, []byte("\r\n")) {
+		// The whole diff was converted, so these are not meant.
+		fr.Class, fr.Reason = CRLF, fmt.Sprintf("the diff has CRLF line endings throughout, so that the new file %s gets them too; convert the patch (dos2unix)", name)
+	}
 	if f.IsDelete && len(out.content) > 0 {
 		return fail(Conflict, "the patch deletes %s, but leaves lines in it: the tree's file has more than the patch knows", f.Old)
 	}

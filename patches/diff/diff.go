@@ -105,6 +105,7 @@ type File struct {
 
 	binary      *binaryPatch // nil without data
 	traditional bool         // "---"/"+++" only: creation and deletion are guessed, as git does
+	headerCR    bool         // the header lines end in CRLF
 	rawOld      string       // names as written, before any strip level
 	rawNew      string
 }

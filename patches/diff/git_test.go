@@ -373,3 +373,140 @@ func TestOddPatchesAgainstGit(t *testing.T) {
 		})
 	}
 }
+
+// TestTreesAgainstGit compares whole patches of several files (renames,
+// copies, modes, links, new and deleted files) with git apply, on trees that
+// differ from the one the patch was made against.
+func TestTreesAgainstGit(t *testing.T) {
+	n := 150
+	if testing.Short() {
+		n = 25
+	}
+	taken := 0
+	for seed := range n {
+		g := generator{rand.New(rand.NewPCG(uint64(seed), 99))}
+		dir := t.TempDir()
+		names := []string{"f", "g", "d/h", "d/i", "e/j", "e/k/l", "m"}
+		tree := map[string][]string{}
+		modes := map[string]fs.FileMode{}
+		for _, name := range names[:3+g.IntN(5)] {
+			tree[name] = g.lines(5+g.IntN(25), 20)
+			modes[name] = []fs.FileMode{0o644, 0o755}[g.IntN(2)]
+		}
+		write := func(to string, tree map[string][]string, modes map[string]fs.FileMode) {
+			if err := os.MkdirAll(filepath.Join(dir, to), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for name, lines := range tree {
+				if modes[name] == fs.ModeSymlink {
+					writeFile(t, filepath.Join(dir, to, name), "target"+strings.TrimSpace(strings.Join(lines, "")), fs.ModeSymlink)
+					continue
+				}
+				writeFile(t, filepath.Join(dir, to, name), strings.Join(lines, ""), modes[name])
+			}
+		}
+		write("repo", tree, modes)
+		repo := filepath.Join(dir, "repo")
+		git := func(args ...string) string {
+			out, stderr, err := gitTest(t, repo, nil, args...)
+			if err != nil {
+				t.Fatalf("git %v: %v %s", args, err, stderr)
+			}
+			return out
+		}
+		git("init", "-q")
+		git("add", "-A")
+		git("commit", "-qm", "old")
+
+		next, nextModes := map[string][]string{}, map[string]fs.FileMode{}
+		for name, lines := range tree {
+			next[name], nextModes[name] = lines, modes[name]
+		}
+		for range 1 + g.IntN(4) {
+			var have []string
+			for name := range next {
+				have = append(have, name)
+			}
+			if len(have) == 0 {
+				break
+			}
+			sort.Strings(have)
+			a, b := have[g.IntN(len(have))], names[g.IntN(len(names))]
+			switch g.IntN(7) {
+			case 0:
+				next[a] = g.edit(next[a], 1, 20)
+			case 1:
+				nextModes[a] = []fs.FileMode{0o644, 0o755, fs.ModeSymlink}[g.IntN(3)]
+			case 2:
+				delete(next, a)
+			case 3: // rename
+				lines, mode := next[a], nextModes[a]
+				delete(next, a)
+				next[b], nextModes[b] = g.edit(lines, g.IntN(2), 20), mode
+			case 4: // copy, with a change of the source so that git sees it
+				next[b], nextModes[b] = g.edit(next[a], g.IntN(2), 20), 0o644
+				next[a] = g.edit(next[a], 1, 20)
+			case 5:
+				next[b], nextModes[b] = g.lines(10, 20), 0o755
+			case 6: // swap
+				if _, ok := next[b]; ok {
+					next[a], next[b] = next[b], next[a]
+				}
+			}
+		}
+		for name := range tree {
+			os.Remove(filepath.Join(repo, name))
+		}
+		write("repo", next, nextModes)
+		git("add", "-A")
+		text := git("diff", "--cached", "-M", "-C", "-B", "--binary", "HEAD")
+		if text == "" {
+			continue
+		}
+		// The tree to apply it to: often the old one, else a little different.
+		for name, lines := range tree {
+			switch g.IntN(12) {
+			case 0:
+				tree[name] = g.edit(lines, 1, 20)
+			case 1:
+				tree[name] = append(g.lines(3, 20), lines...)
+			case 2:
+				if g.IntN(3) == 0 {
+					delete(tree, name)
+				}
+			case 3:
+				modes[name] = []fs.FileMode{0o644, 0o755}[g.IntN(2)]
+			case 4:
+				if l, ok := next[names[g.IntN(len(names))]]; ok && g.IntN(3) == 0 {
+					tree[name] = l
+				}
+			}
+		}
+		write("x/ours", tree, modes)
+		write("x/theirs", tree, modes)
+		ours, theirs := filepath.Join(dir, "x/ours"), filepath.Join(dir, "x/theirs")
+		o, r, err := Check(NewOverlay(DirTree(ours)), []byte(text), Options{})
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		_, stderr, gitErr := gitTest(t, theirs, []byte(text), "apply", "-")
+		if r.Applies != (gitErr == nil) {
+			t.Errorf("seed %d: applies=%t (%s: %s), git: %s\n%s\ntree:\n%s", seed, r.Applies, r.Class, r.Reason, stderr, text, snapshot(t, ours))
+			continue
+		}
+		if !r.Applies {
+			continue
+		}
+		taken++
+		if err := Write(ours, o); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if got, want := snapshot(t, ours), snapshot(t, theirs); got != want {
+			t.Errorf("seed %d:\n%s\ngives\n%s\ngit makes\n%s", seed, text, got, want)
+		}
+	}
+	t.Logf("%d patches, %d taken", n, taken)
+	if taken < n/4 {
+		t.Errorf("only %d of %d patches were taken", taken, n)
+	}
+}

@@ -195,7 +195,7 @@ func binaryDiffer(l string) bool {
 
 // plainHeader reads the two lines of a header that git did not write.
 func (p *parser) plainHeader(oldLine, newLine string) *File {
-	f := &File{Line: p.line, traditional: true}
+	f := &File{Line: p.line, traditional: true, headerCR: strings.HasSuffix(newLine, "\r\n")}
 	f.rawOld, f.rawNew = plainName(oldLine[4:]), plainName(newLine[4:])
 	switch {
 	case f.rawOld == devNull || epoch(oldLine) && f.rawNew != devNull:
@@ -235,7 +235,7 @@ func (f *File) setPlainNames(n int) {
 // the line is followed by nothing that belongs to a header, with the position
 // behind the line.
 func (p *parser) gitHeader(l string) (*File, error) {
-	f := &File{Line: p.line}
+	f := &File{Line: p.line, headerCR: strings.HasSuffix(l, "\r\n")}
 	strip := 1
 	def := gitHeaderName(l, 1)
 	if n := gitHeaderName(l, 0); n != "" {
