@@ -33,7 +33,7 @@ func looksLikeRange(s string) bool {
 var gitSafe = []string{
 	"git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.pager=cat",
 	"-c", "log.showSignature=false", "-c", "i18n.logOutputEncoding=UTF-8", "-c", "core.quotePath=true", "-c", "core.abbrev=12",
-	"-c", "diff.noprefix=false", "-c", "diff.mnemonicPrefix=false", "-c", "diff.orderFile=", "-c", "diff.suppressBlankEmpty=false",
+	"-c", "diff.noprefix=false", "-c", "diff.mnemonicPrefix=false", "-c", "diff.orderFile=/dev/null", "-c", "diff.suppressBlankEmpty=false",
 	"-c", "diff.submodule=short", "-c", "diff.context=3", "-c", "diff.interHunkContext=0", "-c", "diff.algorithm=default",
 	"-c", "diff.renames=true", "-c", "diff.external=", "-c", "diff.ignoreSubmodules=none", "-c", "color.ui=never",
 	"-c", "format.headers=", "-c", "format.suffix=.patch", "-c", "format.mboxrd=false", "-c", "format.encodeEmailHeaders=true",
