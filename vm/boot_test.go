@@ -372,6 +372,8 @@ func TestQEMUDiesWithParent(t *testing.T) {
 	if left() == 0 {
 		t.Error("nothing was left; the test tests nothing")
 	}
+	sweepAge = 0
+	defer func() { sweepAge = 5 * time.Second }()
 	sweep()
 	if left() != 0 {
 		t.Error("left-overs of the killed run are still there")
@@ -414,7 +416,10 @@ func TestProbe(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			cacheFile := filepath.Join(t.TempDir(), "accel.json")
-			o := ProbeOptions{Want: tc.device, Kernel: kernel, QEMU: qemu(tc.scenario), CacheFile: cacheFile, device: tc.dev, patience: 2 * time.Second}
+			o := ProbeOptions{Want: tc.device, Kernel: kernel, QEMU: qemu(tc.scenario), CacheFile: cacheFile, device: tc.dev, patience: 20 * time.Second}
+			if tc.scenario == "probe-silent" {
+				o.patience = 200 * time.Millisecond
+			}
 			c, err := Probe(context.Background(), o)
 			if err != nil || c.Accel != tc.want || !strings.Contains(c.Reason, tc.reason) || c.Cached {
 				t.Fatalf("got %+v %v", c, err)

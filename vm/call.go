@@ -146,7 +146,7 @@ func (g *Guest) Interrogate(ctx context.Context) error {
 		sctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		err := g.Call(sctx, guestproto.VerbSysrq, guestproto.Sysrq{Keys: "wl"}, nil, nil)
 		cancel()
-		if g.awaitQuiet(ctx, before, time.Second) && err == nil {
+		if g.awaitQuiet(ctx, before, g.limits.Death) && err == nil {
 			return nil
 		}
 		if g.Death() != nil {
@@ -158,13 +158,13 @@ func (g *Guest) Interrogate(ctx context.Context) error {
 			return err
 		}
 	}
-	if g.awaitQuiet(ctx, before, 2*time.Second) {
+	if g.awaitQuiet(ctx, before, g.limits.Death) {
 		return nil
 	}
 	if err := g.NMI(ctx); err != nil {
 		return err
 	}
-	g.awaitQuiet(ctx, before, 2*time.Second)
+	g.awaitQuiet(ctx, before, g.limits.Death)
 	return nil
 }
 
@@ -225,6 +225,7 @@ func (g *Guest) NMI(ctx context.Context) error {
 	if g.qmp == nil {
 		return errors.New("QEMU's control connection is not up")
 	}
+	g.nmi.Store(true)
 	return g.qmp.InjectNMI(ctx)
 }
 

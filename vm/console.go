@@ -4,6 +4,7 @@ package vm
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"regexp"
@@ -67,16 +68,29 @@ func newConsole() *console {
 	}
 }
 
+// maxConsoleLog bounds the log file, in bytes: a guest must not be able to fill
+// the disk.
+const maxConsoleLog = 256 << 20
+
 // follow copies r to log until it ends, and closes both. A log that cannot be
 // written (a full disk) is noted, and does not stop the guest.
 func (c *console) follow(r io.ReadCloser, log io.WriteCloser) {
 	defer r.Close()
 	defer log.Close()
 	buf := make([]byte, 64<<10)
+	var logged int64
 	for {
 		n, err := r.Read(buf)
 		if n > 0 {
-			if _, werr := log.Write(buf[:n]); werr != nil {
+			var werr error
+			if logged < maxConsoleLog {
+				var w int
+				w, werr = log.Write(buf[:n])
+				logged += int64(w)
+			} else {
+				werr = fmt.Errorf("the console's log ends after %d MiB, the guest has said more", maxConsoleLog>>20)
+			}
+			if werr != nil {
 				c.mu.Lock()
 				if c.logErr == nil {
 					c.logErr = werr

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"patchcheck/internal/guestproto"
@@ -27,9 +28,10 @@ import (
 type Guest struct {
 	cfg    Config
 	limits Limits
-	dir    string // state
-	tmp    bool   // dir is ours to remove
-	sock   string // folder of sockets and initramfs
+	dir    string   // state
+	tmp    bool     // dir is ours to remove
+	sock   string   // folder of sockets and initramfs
+	held   *os.File // lock on it
 	start  time.Time
 	qemu   *process
 	con    *console
@@ -52,6 +54,7 @@ type Guest struct {
 	closing  bool
 	killed   string // why we ended QEMU ourselves
 
+	nmi   atomic.Bool
 	died  chan struct{}
 	death *GuestDied
 
@@ -175,7 +178,7 @@ func Boot(ctx context.Context, cfg Config) (_ *Guest, err error) {
 func (g *Guest) prepare() error {
 	sweep()
 	var err error
-	if g.sock, err = makeSockDir(); err != nil {
+	if g.sock, g.held, err = makeSockDir(); err != nil {
 		return &InfraError{What: "cannot make a folder for the guest's sockets", Err: err}
 	}
 	if g.dir == "" {
@@ -627,6 +630,15 @@ func (g *Guest) Console() string { return filepath.Join(g.dir, "console.log") }
 // ConsoleTail is the console's last n lines.
 func (g *Guest) ConsoleTail(n int) []string { return g.con.tail(n) }
 
+// OutOfMemory is the first line of the kernel's OOM killer on the console, ""
+// if it never ran. A verb that fails after it says nothing about the series:
+// the guest needs more memory.
+func (g *Guest) OutOfMemory() string { return g.con.state().oom }
+
+// NMISent says that Interrogate or NMI ended the guest: the panic at the end
+// of its console ("NMI: Not continuing") is our doing.
+func (g *Guest) NMISent() bool { return g.nmi.Load() }
+
 // ConsoleErr tells that the console's log file could not be written in full,
 // for instance because the disk was full.
 func (g *Guest) ConsoleErr() error { return g.con.state().logErr }
@@ -716,6 +728,7 @@ func (g *Guest) close() error {
 	}
 	if g.sock != "" {
 		err = errors.Join(err, os.RemoveAll(g.sock))
+		g.held.Close()
 	}
 	return err
 }

@@ -17,6 +17,9 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"patchcheck/internal/proc"
 )
@@ -153,42 +156,61 @@ const (
 	maxSockDir = 90
 )
 
-// makeSockDir makes a private folder with a short path. Its name holds our
-// process id, so that a later run can tell what was left behind.
-func makeSockDir() (string, error) {
+// makeSockDir makes a private folder with a short path, and holds a lock on it
+// that ends with this process.
+func makeSockDir() (dir string, held *os.File, err error) {
 	pattern := sockPrefix + strconv.Itoa(os.Getpid()) + "-"
-	dir, err := os.MkdirTemp("", pattern)
+	dir, err = os.MkdirTemp("", pattern)
 	if err == nil && len(dir) > maxSockDir {
 		os.Remove(dir)
 		dir, err = os.MkdirTemp("/tmp", pattern)
 	}
-	if err == nil && len(dir) > maxSockDir {
-		os.Remove(dir)
-		return "", fmt.Errorf("path %s is too long for a socket: set TMPDIR to a shorter one", dir)
+	if err != nil {
+		return "", nil, err
 	}
-	return dir, err
+	if len(dir) > maxSockDir {
+		os.Remove(dir)
+		return "", nil, fmt.Errorf("path %s is too long for a socket: set TMPDIR to a shorter one", dir)
+	}
+	if held, err = os.Open(dir); err == nil {
+		err = unix.Flock(int(held.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err != nil {
+		os.Remove(dir)
+		return "", nil, err
+	}
+	return dir, held, nil
 }
 
-// sweep removes what patchchecks that were killed left behind.
+// sweep removes what patchchecks that were killed left behind: our folders
+// that nobody holds a lock on. Process ids would not tell, they differ between
+// containers that share a /tmp.
 func sweep() {
 	for _, base := range []string{os.TempDir(), "/tmp"} {
 		found, _ := filepath.Glob(filepath.Join(base, sockPrefix+"*"))
 		for _, dir := range found {
-			num, _, ok := strings.Cut(strings.TrimPrefix(filepath.Base(dir), sockPrefix), "-")
-			pid, err := strconv.Atoi(num)
-			if !ok || err != nil || pid <= 0 || syscall.Kill(pid, 0) != syscall.ESRCH {
+			st, err := os.Lstat(dir)
+			// A folder that was just made may not be locked yet.
+			if err != nil || !st.IsDir() || time.Since(st.ModTime()) < sweepAge {
 				continue
 			}
-			// Only our own: a folder of another user cannot be removed
-			// anyway, and a link must not be followed.
-			if st, err := os.Lstat(dir); err == nil && st.IsDir() {
-				if sys, ok := st.Sys().(*syscall.Stat_t); ok && int(sys.Uid) == os.Getuid() {
-					os.RemoveAll(dir)
-				}
+			if sys, ok := st.Sys().(*syscall.Stat_t); !ok || int(sys.Uid) != os.Getuid() {
+				continue
 			}
+			f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_DIRECTORY, 0)
+			if err != nil {
+				continue
+			}
+			if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+				os.RemoveAll(dir)
+			}
+			f.Close()
 		}
 	}
 }
+
+// sweepAge spares folders younger than this.
+var sweepAge = 5 * time.Second
 
 // preflight finds, before anything is started, what would make QEMU fail.
 func preflight(c Config) error {

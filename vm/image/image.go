@@ -168,21 +168,51 @@ func Build(ctx context.Context, opt Options) (Image, error) {
 	}
 	sum := sha256.Sum256(agent)
 
-	h := sha256.New()
-	fmt.Fprintf(h, "image %d\nagent %x\n", format, sum)
 	layers := make([]layer, len(recipes))
+	imageKey := func() string {
+		h := sha256.New()
+		fmt.Fprintf(h, "image %d\nagent %x\n", format, sum)
+		for _, l := range layers {
+			fmt.Fprintf(h, "layer %s\n", l.SHA256)
+		}
+		return hex.EncodeToString(h.Sum(nil))[:32]
+	}
+	cached := func(key string) (Image, bool) {
+		dir, err := c.Lookup(section, key)
+		if err != nil {
+			return Image{}, false
+		}
+		img, err := readImage(dir)
+		if err != nil {
+			return Image{}, false
+		}
+		c.Touch(section, key)
+		return img, true
+	}
+	if !opt.Refresh {
+		// The image is checked against its mark; the layers that it was made
+		// of need not be, their descriptions only give its name.
+		known := true
+		for i, r := range recipes {
+			if layers[i], err = readLayer(c.Path(section, r.key(layers[:i]))); err != nil {
+				known = false
+				break
+			}
+		}
+		if known {
+			if img, ok := cached(imageKey()); ok {
+				return img, nil
+			}
+		}
+	}
 	for i, r := range recipes {
 		if layers[i], err = r.build(ctx, c, opt, layers[:i]); err != nil {
 			return Image{}, err
 		}
-		fmt.Fprintf(h, "layer %s\n", layers[i].SHA256)
 	}
-	key := hex.EncodeToString(h.Sum(nil))[:32]
-	if dir, err := c.Lookup(section, key); err == nil {
-		if img, err := readImage(dir); err == nil {
-			c.Touch(section, key)
-			return img, nil
-		}
+	key := imageKey()
+	if img, ok := cached(key); ok {
+		return img, nil
 	}
 	opt.Progress("putting the guest image together")
 	dir, err := c.Put(section, key, func(dir string) error {
