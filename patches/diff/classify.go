@@ -641,7 +641,8 @@ func gnuPlaces(f *File, lines []string, b *budget) []gnuPlace {
 			expected := max(h.OldStart, 1) - 1
 			out[i] = gnuPlace{ok: true, at: at, fuzz: fuzz, offset: at - expected}
 			shift = at - expected
-			frozen = at + len(p.pre)
+			// Trailing context is only compared, so the next hunk may use it.
+			frozen = at + len(p.pre) - p.trailing
 			break
 		}
 	}
