@@ -68,7 +68,7 @@ const (
 	VerbLinkSet   = "rdma.link"   // LinkSet -> Link: delete, set parameters, add
 	VerbLinkDel   = "rdma.unlink" // LinkDel -> nothing
 	VerbMount     = "nfs.mount"   // Mount -> Mounted
-	VerbUmount    = "nfs.umount"  // Umount -> nothing
+	VerbUmount    = "nfs.umount"  // Umount -> Umounted
 	VerbWrite     = "io.write"    // IO -> IOResult: write generated content
 	VerbRead      = "io.read"     // IO -> IOResult: read and compare with generated content
 	VerbHash      = "io.hash"     // IO -> IOResult: read a server-side file through no NFS, compare
@@ -110,6 +110,11 @@ type NFSStart struct {
 	Threads  int      `json:"threads"`
 	Address  string   `json:"address"` // IPv4 of the dummy netdev, with prefix length
 	Netdev   string   `json:"netdev"`
+	// Delegations lets nfsd hand out NFSv4 delegations. Without them (the
+	// default) the number of RPCs of a workload is the same each time: whether
+	// a delegation is granted depends on lockd's grace period, on the server's
+	// memory, and for a minute on earlier conflicts with accesses on the server.
+	Delegations bool `json:"delegations,omitempty"`
 }
 
 // NFSStarted says what runs.
@@ -179,6 +184,17 @@ type Umount struct {
 	At    string `json:"at"`
 	Force bool   `json:"force,omitempty"` // MNT_FORCE: pending RPCs fail with EIO
 	Lazy  bool   `json:"lazy,omitempty"`  // MNT_DETACH
+}
+
+// Umounted tells what of a mount over RDMA stayed behind. Connections end some
+// time after the unmount returns, and their last Sends complete only then, so
+// the verb waits for that, at most 5 s.
+type Umounted struct {
+	// Left counts RDMA resources by kind (qp, cq, mr, pd, cm_id) beyond those
+	// that were there before the mount. Empty: the connection is gone on both
+	// sides. With other mounts open it says nothing.
+	Left     map[string]int64 `json:"left,omitempty"`
+	WaitedUS int64            `json:"waited_us"`
 }
 
 // IO is a read or write of one file whose content is a pure function of Seed
@@ -299,10 +315,14 @@ type HistRow struct {
 
 // Memory is a sample of the guest's memory.
 type Memory struct {
-	FreeKiB      int64            `json:"free_kib"`
-	AvailableKiB int64            `json:"available_kib"`
-	SUnreclaim   int64            `json:"sunreclaim_kib"`
-	Slabs        map[string]int64 `json:"slabs,omitempty"` // active objects by cache
+	FreeKiB      int64 `json:"free_kib"`
+	AvailableKiB int64 `json:"available_kib"`
+	SUnreclaim   int64 `json:"sunreclaim_kib"`
+	// ReplyCacheKiB is what nfsd's duplicate reply cache holds, a part of
+	// SUnreclaim. Entries live for 120 s and nothing empties it earlier, so a
+	// comparison of samples subtracts it.
+	ReplyCacheKiB int64            `json:"reply_cache_kib,omitempty"`
+	Slabs         map[string]int64 `json:"slabs,omitempty"` // active objects by cache
 }
 
 // Dmesg is the kernel's own log.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -51,6 +52,7 @@ func (w *work) mount(ctx context.Context, r *guestproto.Mount, log func(string))
 	if m, ok := mountAt(infos, r.At); ok {
 		return nil, usagef("%s (%s) is mounted at %s already", m.source, m.fstype, r.At)
 	}
+	before := rdmaResources()
 	source := r.Server + ":" + r.Path
 	opts := mountOptions(r, mountPort)
 	log("mount " + source + " at " + r.At + " with " + strings.Join(opts, ","))
@@ -71,6 +73,9 @@ func (w *work) mount(ctx context.Context, r *guestproto.Mount, log func(string))
 		e.Detail = kmsg
 		return nil, e
 	}
+	w.mu.Lock()
+	w.before[filepath.Clean(r.At)] = before
+	w.mu.Unlock()
 	return w.mounted(r)
 }
 
@@ -322,9 +327,12 @@ func diagnoseMount(no unix.Errno, r *guestproto.Mount, f mountFacts) *guestproto
 	return e
 }
 
+// teardownLimit bounds the wait for the end of connections after an unmount.
+const teardownLimit = 5 * time.Second
+
 // umount serves VerbUmount. A plain unmount waits for nothing but the kernel;
 // when that hangs the host finds out.
-func (w *work) umount(ctx context.Context, r *guestproto.Umount, log func(string)) (any, error) {
+func (w *work) umount(ctx context.Context, r *guestproto.Umount, log func(string)) (*guestproto.Umounted, error) {
 	infos, err := readMountinfo("/proc/self/mountinfo")
 	if err != nil {
 		return nil, withErrno(setupf("", "cannot read the mount table"), err)
@@ -332,7 +340,7 @@ func (w *work) umount(ctx context.Context, r *guestproto.Umount, log func(string
 	at := filepath.Clean(r.At)
 	if _, ok := mountAt(infos, at); !ok {
 		if r.Force || r.Lazy {
-			return nil, nil // cleaning up what is gone is no failure
+			return &guestproto.Umounted{}, nil // cleaning up what is gone is no failure
 		}
 		return nil, usagef("nothing is mounted at %s", at)
 	}
@@ -355,7 +363,42 @@ func (w *work) umount(ctx context.Context, r *guestproto.Umount, log func(string
 		}
 		return nil, withErrno(e, err)
 	}
-	return nil, nil
+	w.mu.Lock()
+	before := w.before[at]
+	delete(w.before, at)
+	w.mu.Unlock()
+	if before == nil || r.Force || r.Lazy {
+		return &guestproto.Umounted{}, nil
+	}
+	return awaitTeardown(ctx, before, rdmaResources), nil
+}
+
+// awaitTeardown waits until the RDMA resources are what they were before the
+// mount. There is no event for their end, so it asks at growing intervals.
+func awaitTeardown(ctx context.Context, before map[string]int64, now func() map[string]int64) *guestproto.Umounted {
+	start := time.Now()
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		left := surplus(before, now())
+		waited := time.Since(start)
+		if len(left) == 0 || waited > teardownLimit || ctx.Err() != nil {
+			return &guestproto.Umounted{Left: left, WaitedUS: waited.Microseconds()}
+		}
+		time.Sleep(pause)
+	}
+}
+
+// surplus gives what b has more than a.
+func surplus(a, b map[string]int64) map[string]int64 {
+	var more map[string]int64
+	for k, n := range b {
+		if d := n - a[k]; d > 0 {
+			if more == nil {
+				more = map[string]int64{}
+			}
+			more[k] = d
+		}
+	}
+	return more
 }
 
 // usersOf lists the processes that have a file open below a mount point or

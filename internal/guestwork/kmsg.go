@@ -58,7 +58,7 @@ func stripLevels(s string) string {
 // mark serves VerbMark. The kernel log then tells which step a message
 // belongs to.
 func (w *work) mark(ctx context.Context, r *guestproto.Mark, log func(string)) (any, error) {
-	text := strings.Join(strings.Fields(r.Text), " ")
+	text := strings.TrimPrefix(strings.Join(strings.Fields(r.Text), " "), "patchcheck: ")
 	if len(text) > 900 { // a record of /dev/kmsg holds about 1000 bytes
 		text = text[:900]
 	}

@@ -28,6 +28,9 @@ func (w *work) memory(ctx context.Context, r *guestproto.MemoryRequest, log func
 	}
 	kib := parseMeminfo(string(b))
 	m := &guestproto.Memory{FreeKiB: kib["MemFree"], AvailableKiB: kib["MemAvailable"], SUnreclaim: kib["SUnreclaim"]}
+	if b, err := os.ReadFile(w.path(nfsdDir + "/reply_cache_stats")); err == nil {
+		m.ReplyCacheKiB = parseReplyCache(string(b)) >> 10
+	}
 	// Without CONFIG_SLUB_DEBUG there is no slabinfo; the totals still count.
 	if b, err := os.ReadFile(w.path("/proc/slabinfo")); err == nil {
 		m.Slabs = parseSlabinfo(string(b))
@@ -35,26 +38,20 @@ func (w *work) memory(ctx context.Context, r *guestproto.MemoryRequest, log func
 	return m, nil
 }
 
-// settle frees what is only cached. RCU callbacks and work queues free much of
-// what a test used only a little later, so the caches are shrunk twice with a
-// grace period between: reading membarrier's global command waits for one.
+// settle frees what is only cached: page cache, dentries and inodes, then,
+// after an RCU grace period for those that are freed by RCU, empty slabs.
 func (w *work) settle(ctx context.Context) error {
-	for range 2 {
-		if _, err := w.drop(ctx, nil, nil); err != nil {
-			return err
+	if _, err := w.drop(ctx, nil, nil); err != nil {
+		return err
+	}
+	rcuGracePeriod()
+	const dir = "/sys/kernel/slab"
+	caches, _ := os.ReadDir(w.path(dir))
+	for _, c := range caches {
+		// Caches that were merged into another are links to it.
+		if c.IsDir() {
+			writeOnce(w.path(filepath.Join(dir, c.Name(), "shrink")), "1\n")
 		}
-		caches, _ := filepath.Glob(w.path("/sys/kernel/slab/*/shrink"))
-		seen := map[string]bool{}
-		for _, c := range caches {
-			// Merged caches are links to one.
-			real, err := filepath.EvalSymlinks(c)
-			if err != nil || seen[real] {
-				continue
-			}
-			seen[real] = true
-			os.WriteFile(real, []byte("1\n"), 0)
-		}
-		rcuGracePeriod()
 	}
 	return nil
 }
@@ -83,6 +80,17 @@ func parseMeminfo(s string) map[string]int64 {
 		}
 	}
 	return m
+}
+
+// parseReplyCache gives the "mem usage" of nfsd's reply_cache_stats, in bytes.
+func parseReplyCache(s string) int64 {
+	for line := range strings.Lines(s) {
+		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == "mem usage" {
+			n, _ := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+			return n
+		}
+	}
+	return 0
 }
 
 // parseSlabinfo gives the active objects of each cache (slabinfo(5)).

@@ -54,6 +54,13 @@ func (w *work) nfsStart(ctx context.Context, r *guestproto.NFSStart, log func(st
 	if err := w.startPrograms(ctx, r.Export, log); err != nil {
 		return nil, err
 	}
+	leases := "0\n"
+	if r.Delegations {
+		leases = "1\n"
+	}
+	if err := writeOnce(w.path("/proc/sys/fs/leases-enable"), leases); err != nil {
+		return nil, withErrno(setupf("the guest's kernel needs CONFIG_FILE_LOCKING", "cannot switch leases, and so delegations, on or off"), err)
+	}
 	line, err := w.setVersions(r.Versions)
 	if err != nil {
 		return nil, err
@@ -85,8 +92,8 @@ func (w *work) nfsStart(ctx context.Context, r *guestproto.NFSStart, log func(st
 		if err := w.checkTracking(since); err != nil {
 			return nil, err
 		}
-		w.endGrace(log)
 	}
+	w.endGrace(log)
 	lines, err := w.portlist()
 	if err != nil {
 		return nil, err
@@ -389,15 +396,19 @@ func (w *work) checkTracking(before string) error {
 	return nil
 }
 
-// endGrace ends NFSv4's grace period: there are no clients of an earlier boot
-// to wait for. A kernel without the file just waits gracetime seconds.
+// endGrace ends the grace periods of NFSv4 and of lockd: there are no clients
+// of an earlier boot to wait for. As long as lockd's lasts, 50 s by default,
+// nfsd grants no NFSv4 delegations, so that the same workload would send other
+// RPCs later. A kernel without these files just waits.
 func (w *work) endGrace(log func(string)) {
-	s, err := w.readNfsd("v4_end_grace")
-	if err != nil || strings.HasPrefix(s, "Y") {
-		return
-	}
-	if err := w.writeNfsd("v4_end_grace", "Y"); err != nil {
-		log(fmt.Sprintf("NFSv4 stays in its grace period of %d s: %v", minNFSv4Time, plain(err)))
+	for _, f := range []string{nfsdDir + "/v4_end_grace", "/proc/fs/lockd/nlm_end_grace"} {
+		b, err := os.ReadFile(w.path(f))
+		if err != nil || strings.HasPrefix(string(b), "Y") {
+			continue
+		}
+		if err := writeOnce(w.path(f), "Y\n"); err != nil {
+			log(fmt.Sprintf("a grace period goes on, %s: %v", f, plain(err)))
+		}
 	}
 }
 

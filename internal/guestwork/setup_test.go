@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"patchcheck/internal/guestproto"
@@ -459,6 +460,9 @@ func TestMemoryParsers(t *testing.T) {
 	if kib["MemFree"] != 900000 || kib["SUnreclaim"] != 7160 || kib["HugePages_Total"] != 0 {
 		t.Errorf("%v", kib)
 	}
+	if got := parseReplyCache("max entries:           32768\nnum entries:           879\nhash buckets:          512\nmem usage:             196896\ncache hits:            0\n"); got != 196896 {
+		t.Errorf("reply cache of %d bytes", got)
+	}
 	slabs := parseSlabinfo("slabinfo - version: 2.1\n# name            <active_objs> <num_objs>\nnfsd_file              3     42     96   42    1 : tunables    0    0    0 : slabdata      1      1      0\nkmalloc-64         21526  21568     64   64    1 : tunables 0 0 0\n")
 	if d := cmp.Diff(map[string]int64{"nfsd_file": 3, "kmalloc-64": 21526}, slabs); d != "" {
 		t.Error(d)
@@ -559,5 +563,67 @@ func TestUsersOf(t *testing.T) {
 	want := []string{"process 71 (cat) uses /mnt/nfs/a", "process 72 (sh) uses /mnt/nfs"}
 	if d := cmp.Diff(want, w.usersOf("/mnt/nfs")); d != "" {
 		t.Error(d)
+	}
+}
+
+func TestEndGrace(t *testing.T) {
+	w := fakeRoot(t, map[string]string{"/proc/fs/nfsd/v4_end_grace": "Y", "/proc/fs/lockd/nlm_end_grace": "N\n"})
+	w.endGrace(func(s string) { t.Error(s) })
+	for f, want := range map[string]string{"/proc/fs/nfsd/v4_end_grace": "Y", "/proc/fs/lockd/nlm_end_grace": "Y\n"} {
+		if b, _ := os.ReadFile(w.path(f)); string(b) != want {
+			t.Errorf("%s holds %q, want %q", f, b, want)
+		}
+	}
+	fakeRoot(t, nil).endGrace(func(s string) { t.Error(s) })
+}
+
+// A connection that outlives its mount is reported, and waited for when it
+// goes.
+func TestAwaitTeardown(t *testing.T) {
+	before := map[string]int64{"qp": 1, "cq": 1, "mr": 0}
+	calls := 0
+	res := awaitTeardown(context.Background(), before, func() map[string]int64 {
+		if calls++; calls < 4 {
+			return map[string]int64{"qp": 3, "cq": 1, "mr": 10}
+		}
+		return map[string]int64{"qp": 1, "cq": 1, "mr": 0}
+	})
+	if len(res.Left) != 0 || calls != 4 {
+		t.Errorf("%+v after %d looks", res, calls)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	res = awaitTeardown(ctx, before, func() map[string]int64 { return map[string]int64{"qp": 3, "cq": 1, "mr": 10} })
+	if d := cmp.Diff(map[string]int64{"qp": 2, "mr": 10}, res.Left); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestAddResources(t *testing.T) {
+	attr := func(kind uint16, v []byte) []byte {
+		b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(v)))
+		b = append(binary.NativeEndian.AppendUint16(b, kind), v...)
+		for len(b)%4 != 0 {
+			b = append(b, 0)
+		}
+		return b
+	}
+	entry := func(name string, n uint64, more ...byte) []byte {
+		b := attr(nl.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_NAME, append([]byte(name), 0))
+		b = append(b, attr(nl.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_CURR, binary.NativeEndian.AppendUint64(nil, n))...)
+		return attr(nl.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY|unix.NLA_F_NESTED, append(b, more...))
+	}
+	// An attribute of a newer kernel beside the known ones.
+	newer := attr(118, []byte{1, 0, 0, 0})
+	msg := attr(nl.RDMA_NLDEV_ATTR_DEV_INDEX, []byte{0, 0, 0, 0})
+	msg = append(msg, attr(nl.RDMA_NLDEV_ATTR_RES_SUMMARY|unix.NLA_F_NESTED, append(entry("qp", 3), entry("cm_id", 5, newer...)...))...)
+	m := map[string]int64{}
+	addResources(m, msg)
+	addResources(m, msg)
+	if d := cmp.Diff(map[string]int64{"qp": 6, "cm_id": 10}, m); d != "" {
+		t.Error(d)
+	}
+	for n := range msg {
+		addResources(map[string]int64{}, msg[:n]) // cut short anywhere
 	}
 }

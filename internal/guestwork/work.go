@@ -23,7 +23,7 @@ type Registrar interface {
 }
 
 // work is the state that verbs share: running server programs, installed
-// probes. There is one per guest.
+// probes, what there was before a mount. There is one per guest.
 type work struct {
 	// root is put before every path of the kernel's virtual file systems;
 	// tests set it to a folder.
@@ -34,6 +34,7 @@ type work struct {
 	mu      sync.Mutex // guards what follows; one set-up verb at a time
 	daemons map[string]*daemon
 	probes  []probe
+	before  map[string]map[string]int64 // RDMA resources before the mount at a place
 }
 
 // path gives the place of a file in /proc, /sys or /dev.
@@ -55,7 +56,7 @@ func Register(r Registrar) {
 // Verbs gives the handlers by verb. They share state, so a guest calls this
 // once.
 func Verbs() map[string]Handler {
-	w := &work{daemons: map[string]*daemon{}}
+	w := &work{daemons: map[string]*daemon{}, before: map[string]map[string]int64{}}
 	return map[string]Handler{
 		guestproto.VerbNFSStart:  verb(w.nfsStart),
 		guestproto.VerbNFSListen: verb(w.nfsListen),
