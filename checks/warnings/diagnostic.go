@@ -32,6 +32,7 @@ const (
 	DTC       Tool = "dtc"
 	Rustc     Tool = "rustc"
 	Make      Tool = "make"
+	Script    Tool = "script" // one of the tree's many scripts
 )
 
 // Diagnostic is one complaint about the source.
@@ -103,11 +104,26 @@ type Log struct {
 	Truncated bool
 }
 
+// stops tells a diagnostic that stops a build. Checkers have errors too, which
+// stop nothing.
+func (d *Diagnostic) stops() bool {
+	if d.Severity != SevError {
+		return false
+	}
+	switch d.Tool {
+	case Sparse, Smatch, Cocci, KernelDoc, Sphinx:
+		return false
+	}
+	return true
+}
+
 // Errors counts the diagnostics that stop a build.
-func (l *Log) Errors() int {
+func (l *Log) Errors() int { return countErrors(l.Diagnostics) }
+
+func countErrors(ds []Diagnostic) int {
 	n := 0
-	for i := range l.Diagnostics {
-		if l.Diagnostics[i].Severity == SevError {
+	for i := range ds {
+		if ds[i].stops() {
 			n++
 		}
 	}

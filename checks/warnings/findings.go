@@ -106,7 +106,7 @@ func Findings(r Result) []checks.Finding {
 	}
 	for i := range r.New {
 		e := &r.New[i]
-		if r.Comparable() || e.Severity == SevError {
+		if r.Comparable() || e.stops() {
 			out = append(out, e.finding(ruleOf(e), ""))
 		}
 	}
@@ -153,7 +153,7 @@ func ruleOf(e *Entry) checks.Rule {
 	case Kconfig:
 		return RuleKconfig
 	}
-	if e.Severity == SevError {
+	if e.stops() {
 		return RuleError
 	}
 	return RuleNew
@@ -192,7 +192,7 @@ func (e *Entry) finding(r checks.Rule, prefix string) checks.Finding {
 
 func hasNewError(r *Result) bool {
 	for i := range r.New {
-		if r.New[i].Severity == SevError {
+		if r.New[i].stops() {
 			return true
 		}
 	}

@@ -71,7 +71,7 @@ func ledgerKey(d *Diagnostic) string {
 	switch {
 	case d.Tool == Kconfig:
 		return ledgerKconfig
-	case d.Tool == Make, d.Tool == Sphinx:
+	case d.Tool == Make, d.Tool == Sphinx, d.Tool == Script:
 		return ledgerBuild
 	case d.Object != "":
 		return d.Object
@@ -135,19 +135,12 @@ func DiffLedgers(base, patched Ledger, opts Options) Result {
 			r.OnlyPatched = append(r.OnlyPatched, o)
 		}
 	}
-	r.BaseFailed, r.PatchedFailed = hasError(baseDs), hasError(patchedDs)
+	r.BaseFailed, r.PatchedFailed = countErrors(baseDs) > 0, countErrors(patchedDs) > 0
 	if opts.BaseCompiler != "" && opts.PatchedCompiler != "" && opts.BaseCompiler != opts.PatchedCompiler {
 		r.Incomparable = append(r.Incomparable, fmt.Sprintf("different compilers: base %q, patched %q", opts.BaseCompiler, opts.PatchedCompiler))
 	}
 	if common == 0 && (len(base) > 0) != (len(patched) > 0) || common == 0 && len(base) > 0 {
 		r.Incomparable = append(r.Incomparable, fmt.Sprintf("no object was compiled on both sides: base %d, patched %d", len(base), len(patched)))
 	}
-	if reason := vanishedFlag(&r, baseDs, patchedDs, opts); reason != "" {
-		r.Incomparable = append(r.Incomparable, reason)
-	}
 	return r
-}
-
-func hasError(ds []Diagnostic) bool {
-	return slices.ContainsFunc(ds, func(d Diagnostic) bool { return d.Severity == SevError })
 }

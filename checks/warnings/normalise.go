@@ -16,6 +16,9 @@ func cleanPath(p string, roots []string) string {
 	if p == "" || p[0] == '<' || p[0] == '{' {
 		return p
 	}
+	if strings.HasPrefix(p, "/tmp/") && reTmp.MatchString(p) {
+		return "/tmp/N" // the compiler's own assembler file
+	}
 	for _, r := range roots {
 		if rest, ok := strings.CutPrefix(p, r); ok && rest != "" && rest[0] == '/' {
 			p = strings.TrimLeft(rest, "/")
@@ -91,7 +94,7 @@ var (
 	reCounter    = regexp.MustCompile(`\b(__compiletime_assert_|__(?:UNIQUE_ID|ADDRESSABLE|_+UNIQUE_ID)_[A-Za-z_]*?_?|\.L|\.LC|__func__\.|__key\.|__already_done\.|__warned\.|_rs\.|descriptor\.)\d+\b`)
 	reFrame      = regexp.MustCompile(`\b\d+\b`)
 	reStack      = regexp.MustCompile(`([=+-])-?\d+`)
-	reTmp        = regexp.MustCompile(`/tmp/[\w.-]*?cc\w+\.\w+|/tmp/cc\w+`)
+	reTmp        = regexp.MustCompile(`/tmp/cc\w{6}(?:\.\w+)?|/tmp/\w+-[0-9a-f]{6}\.\w+`)
 	reInit       = regexp.MustCompile(`near initialization for '[^']*'`)
 	reUnmet      = regexp.MustCompile(`^(?:\(.*\) selects |unmet direct dependencies detected for )(\w+)`)
 )

@@ -174,12 +174,15 @@ var (
 	reUndef   = regexp.MustCompile("undefined reference to [`']([^']*)'|multiple definition of [`']([^']*)'|dangerous relocation|relocation truncated to fit|discarded (?:section|in section)")
 	reLdIn    = regexp.MustCompile("^(?:(?:\\S*/)?\\S*ld(?:\\.\\w+)?: )?(\\S+?\\.(?:o|a|ko)(?:\\([^)]*\\))?): in function [`']([^']*)':$")
 	reLd      = regexp.MustCompile(`^((?:\S*/)?(?:[\w.+-]+-)?ld(?:\.\w+)?(?:-\d+)?): (.*)$`)
-	reSphinx  = regexp.MustCompile(`^(?:(\S+):(\d+): )?([^\s:]+):(\d*): (WARNING|ERROR|CRITICAL|SEVERE): (.*)$`)
+	reSphinx  = regexp.MustCompile(`^(?:(\S+):(\d+): )?([^\s:]+)(?::(\d*))?: (WARNING|ERROR|CRITICAL|SEVERE): (.*)$`)
 	reCocci   = regexp.MustCompile(`^([^\s:]+):(\d+):(\d+)-\d+: (WARNING|ERROR|alert)(?::| ) ?(.*)$`)
 	reSmatch  = regexp.MustCompile(`^([^\s:]+):(\d+) ([\w.]+)\(\) (warn|error|warning): (.*)$`)
 	reDTC     = regexp.MustCompile(`^([^\s:]+\.dtsi?):(\d+)\.(\d+)(?:-[\d.]+)?: (Warning|Error|ERROR)(?: \((\w+)\))?:? ?(.*)$`)
 	reDTB     = regexp.MustCompile(`^([^\s:]+\.dtbo?): (Warning|ERROR) \((\w+)\): (.*)$`)
 	reDTErr   = regexp.MustCompile(`^Error: ([^\s:]+\.dtsi?):(\d+)\.(\d+)(?:-[\d.]+)? (.*)$`)
+	reSchema  = regexp.MustCompile(`^([^\s:]+\.(?:dtbo?|dts|yaml)): (\S+: \S.*)$`)
+	reTwice   = regexp.MustCompile(`^([^\s:]+\.[chS]): (?:\d+ )?(\S+ (?:is included more than once|not needed)\.?)$`)
+	reOther   = regexp.MustCompile(`^(WARNING|ERROR|Warning|Error|WARN|FAILED):? (\S.*)$`)
 	reKconf   = regexp.MustCompile(`^([\w./+-]*(?:Kconfig[\w./+-]*|config[\w./+-]*)):(\d+): ?(warning|error|syntax error): ?(.*)$`)
 	reKUnmet  = regexp.MustCompile(`^(?:WARNING|warning): ((?:unmet direct dependencies detected for \w+)|\(.*\) selects \w+ which has unmet direct dependencies .*)$`)
 	reRust    = regexp.MustCompile(`^(warning|error)(?:\[(E\d+)\])?: (.*)$`)
@@ -504,6 +507,9 @@ func (s *scanner) rustLine(l string) bool {
 func (s *scanner) diagnostic(l string) bool {
 	switch l[0] {
 	case 'W', 'E', 'F':
+		if strings.HasPrefix(l, "WARNING: ") && strings.HasSuffix(l, " is missing.") {
+			return true // modpost without vmlinux.o
+		}
 		if m := reKdoc.FindStringSubmatch(l); m != nil {
 			d := Diagnostic{File: m[2], Severity: SevWarning, Tool: KernelDoc, Message: m[4], Raw: l}
 			if m[1] == "Error" {
@@ -517,9 +523,6 @@ func (s *scanner) diagnostic(l string) bool {
 			return true
 		}
 		if m := reModpost.FindStringSubmatch(l); m != nil {
-			if m[1] == "WARNING" && strings.HasSuffix(m[2], " is missing.") {
-				return true
-			}
 			d := Diagnostic{Severity: SevError, Tool: Modpost, Message: m[2], Raw: l}
 			if m[1] == "WARNING" {
 				d.Severity = SevWarning
@@ -633,8 +636,32 @@ func (s *scanner) diagnostic(l string) bool {
 			return true
 		}
 	}
+	if strings.Contains(l, ".dt") || strings.Contains(l, ".yaml: ") {
+		if m := reSchema.FindStringSubmatch(l); m != nil && !strings.HasPrefix(m[2], "warning:") && !strings.HasPrefix(m[2], "error:") {
+			s.add(Diagnostic{File: m[1], Severity: SevWarning, Tool: DTC, Message: m[2], Raw: l})
+			return true
+		}
+	}
 	if m := reNoPlace.FindStringSubmatch(l); m != nil {
 		return s.noPlace(m, l)
+	}
+	if strings.HasSuffix(strings.TrimSuffix(l, "."), "included more than once") || strings.HasSuffix(l, "not needed.") {
+		if m := reTwice.FindStringSubmatch(l); m != nil {
+			s.add(Diagnostic{File: m[1], Severity: SevWarning, Tool: Script, Message: m[2], Raw: l})
+			return true
+		}
+	}
+	if l[0] == 'W' || l[0] == 'E' || l[0] == 'F' {
+		// The many scripts of a build: "ERROR: Kernel configuration is
+		// invalid.", "WARN: resolve_btfids: unresolved symbol x".
+		if m := reOther.FindStringSubmatch(l); m != nil {
+			d := Diagnostic{Severity: SevWarning, Tool: Script, Message: m[2], Raw: l}
+			if m[1] == "ERROR" || m[1] == "Error" || m[1] == "FAILED" {
+				d.Severity = SevError
+			}
+			s.add(d)
+			return true
+		}
 	}
 	// sparse repeats the place in front of what it expected and got.
 	if s.last >= 0 {

@@ -224,6 +224,22 @@ fs/demo/sub/../in.h:3:3: warning: three
 			"cc warning fs/demo/a.c:5:5 of fs/demo/a.o | five",
 			"cc warning include/net/sock.h:6:6 | six",
 		}},
+		{"scripts", `WARNING: Documentation/demo.rst references a file that doesn't exist: Documentation/gone.rst
+ERROR: Kernel configuration is invalid.
+WARN: resolve_btfids: unresolved symbol bpf_demo
+fs/demo/a.c: linux/module.h is included more than once.
+/src/Documentation/demo/index.rst: WARNING: document isn't included in any toctree
+arch/arm/boot/dts/demo.dtb: soc@1: 'reg' is a required property
+/tmp/ccAbCd12.s:56: Error: no such instruction
+`, []string{
+			"script warning :0:0 | Documentation/demo.rst references a file that doesn't exist: Documentation/gone.rst",
+			"script error :0:0 | Kernel configuration is invalid.",
+			"script warning :0:0 | resolve_btfids: unresolved symbol bpf_demo",
+			"script warning fs/demo/a.c:0:0 | linux/module.h is included more than once.",
+			"sphinx warning Documentation/demo/index.rst:0:0 | document isn't included in any toctree",
+			"dtc warning arch/arm/boot/dts/demo.dtb:0:0 | soc@1: 'reg' is a required property",
+			"as error /tmp/N:56:0 | no such instruction",
+		}},
 		{"not diagnostics", `
   CALL    scripts/checksyscalls.sh
 cc1: all warnings being treated as errors
