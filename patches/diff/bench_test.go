@@ -84,6 +84,26 @@ func BenchmarkManyHunks(b *testing.B) {
 	benchmarkPatch(b, tree, patch)
 }
 
+// BenchmarkSeries is a series of 1000 patches of ten files each.
+func BenchmarkSeries(b *testing.B) {
+	tree, patch := manyFiles(10000)
+	files, err := Parse(patch)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var patches [][]*File
+	for len(files) > 0 {
+		patches, files = append(patches, files[:10]), files[10:]
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		o, s, err := ApplySeries(NewOverlay(tree), patches, Options{})
+		if err != nil || !s.OK || len(o.Changed()) != 10000 {
+			b.Fatal(err)
+		}
+	}
+}
+
 // BenchmarkDiagnose is a patch of which no hunk fits.
 func BenchmarkDiagnose(b *testing.B) {
 	tree, patch := manyHunks(500)

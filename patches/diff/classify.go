@@ -354,7 +354,7 @@ func (a *applier) diagnose(f *File, fr *FileResult, lines []string, places []pla
 			hr.Class, hr.FoundLine, hr.Fuzz, hr.Offset = Fuzz, gnu[i].at+1, gnu[i].fuzz, gnu[i].offset
 			hr.Note = fmt.Sprintf("GNU patch would take it with fuzz %d, git does not", hr.Fuzz)
 			if hr.Fuzz == 0 {
-				hr.Note = "GNU patch would take it; git insists that it fits at the start or the end of the file"
+				hr.Note = "GNU patch would take it; git insists that it fits at the start or the end of the file, and lets no two hunks share lines"
 			}
 		default:
 			hr.Class = Conflict

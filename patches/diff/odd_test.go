@@ -174,7 +174,7 @@ var oddCases = []oddCase{
 	{name: "hunks out of order", tree: map[string]string{"f": ten},
 		patch: gitPatch("f", "f", "--- a/f", "+++ b/f") + "@@ -6,5 +6,5 @@\n 6\n 7\n-8\n+eight\n 9\n 10\n" + "@@ -1,4 +1,4 @@\n 1\n-2\n+two\n 3\n 4\n", class: Clean},
 	{name: "overlapping hunks", tree: map[string]string{"f": ten},
-		patch: gitPatch("f", "f", "--- a/f", "+++ b/f") + "@@ -2,4 +2,4 @@\n 2\n-3\n+three\n 4\n 5\n" + "@@ -5,4 +5,4 @@\n 5\n-6\n+six\n 7\n 8\n", class: Conflict},
+		patch: gitPatch("f", "f", "--- a/f", "+++ b/f") + "@@ -2,4 +2,4 @@\n 2\n-3\n+three\n 4\n 5\n" + "@@ -5,4 +5,4 @@\n 5\n-6\n+six\n 7\n 8\n", class: Fuzz},
 	{name: "binary without data", tree: map[string]string{"f": "a\n"},
 		patch: gitPatch("f", "f", "index 1111111..2222222 100644", "Binary files a/f and b/f differ"), class: BinaryNoData},
 	{name: "merge diff", tree: map[string]string{"f": ten},

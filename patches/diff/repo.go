@@ -468,3 +468,55 @@ func (r *Repo) AppliedBy(ctx context.Context, diff []byte, files []*File, rev st
 	}
 	return "", nil
 }
+
+// Author is a commit that lines of a file come from.
+type Author struct {
+	Commit  string `json:"commit"`
+	Subject string `json:"subject"`
+	Lines   int    `json:"lines"`
+}
+
+// LinesBy says which commits the lines from..to (1-based, inclusive) of a file
+// of rev come from, the one with the most lines first: for a hunk that was
+// overtaken, by what.
+func (r *Repo) LinesBy(ctx context.Context, rev, name string, from, to int) ([]Author, error) {
+	if err := CheckPath(name); err != nil {
+		return nil, err
+	}
+	start, err := r.Commit(rev)
+	if err != nil {
+		return nil, err
+	}
+	out, err := r.run(ctx, nil, "blame", "--porcelain", "--no-textconv", "-L", fmt.Sprintf("%d,%d", from, to), start, "--", name)
+	if err != nil {
+		return nil, err
+	}
+	by := map[string]*Author{}
+	var order []*Author
+	current := ""
+	for l := range strings.Lines(string(out)) {
+		l = strings.TrimSuffix(l, "\n")
+		switch {
+		case strings.HasPrefix(l, "\t"):
+		case strings.HasPrefix(l, "summary "):
+			by[current].Subject = l[len("summary "):]
+		default:
+			id, rest, _ := strings.Cut(l, " ")
+			if f := strings.Fields(rest); len(id) < 40 || !isHex(id) || len(f) < 2 {
+				continue
+			}
+			current = id
+			if by[id] == nil {
+				by[id] = &Author{Commit: id}
+				order = append(order, by[id])
+			}
+			by[id].Lines++
+		}
+	}
+	sort.SliceStable(order, func(i, j int) bool { return order[i].Lines > order[j].Lines })
+	res := make([]Author, len(order))
+	for i, a := range order {
+		res[i] = *a
+	}
+	return res, nil
+}

@@ -160,6 +160,18 @@ func TestAppliedBy(t *testing.T) {
 	}
 }
 
+func TestLinesBy(t *testing.T) {
+	dir, commits := testRepo(t, repoStates...)
+	r := openTestRepo(t, dir)
+	got, err := r.LinesBy(context.Background(), "HEAD", "a", 1, 3)
+	if err != nil || len(got) != 2 || got[0] != (Author{commits[0], "state 0", 2}) || got[1] != (Author{commits[3], "state 3", 1}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := r.LinesBy(context.Background(), "HEAD", "nowhere", 1, 3); err == nil {
+		t.Error("lines of an absent file")
+	}
+}
+
 // Reading must not touch the repository, also when an operation of the user
 // is under way and the index is stale.
 func TestRepoIsLeftAlone(t *testing.T) {

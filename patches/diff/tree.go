@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -175,8 +176,14 @@ type Change struct {
 // NewOverlay.
 type Overlay struct {
 	base  Tree
+	below *Overlay // older changes to the same base; nil at the bottom
+	depth int
 	files map[string]Change
 }
+
+// maxDepth bounds the layers that a look-up goes through, and so how often a
+// long series has its changes copied together.
+const maxDepth = 16
 
 // NewOverlay returns an overlay of t that changes nothing yet.
 func NewOverlay(t Tree) *Overlay {
@@ -189,49 +196,72 @@ func NewOverlay(t Tree) *Overlay {
 // Base is the tree below.
 func (o *Overlay) Base() Tree { return o.base }
 
+// change finds the latest change of name.
+func (o *Overlay) change(name string) (Change, bool) {
+	for l := o; l != nil; l = l.below {
+		if c, ok := l.files[name]; ok {
+			return c, true
+		}
+	}
+	return Change{}, false
+}
+
+// merged is the latest change of every file.
+func (o *Overlay) merged() map[string]Change {
+	var layers []*Overlay
+	for l := o; l != nil; l = l.below {
+		layers = append(layers, l)
+	}
+	out := map[string]Change{}
+	for _, l := range slices.Backward(layers) {
+		maps.Copy(out, l.files)
+	}
+	return out
+}
+
 // ReadFile implements Tree. The content must not be modified.
 func (o *Overlay) ReadFile(name string) ([]byte, fs.FileMode, error) {
-	if c, ok := o.files[name]; ok {
+	absent := &fs.PathError{Op: "read", Path: name, Err: fs.ErrNotExist}
+	if c, ok := o.change(name); ok {
 		if c.Deleted {
-			return nil, 0, &fs.PathError{Op: "read", Path: name, Err: fs.ErrNotExist}
+			return nil, 0, absent
 		}
 		return c.Content, c.Mode, nil
 	}
-	if len(o.files) > 0 {
-		var err error
-		below := true
-		parents(name, func(dir string) bool {
-			c, ok := o.files[dir]
-			if !ok {
-				return true
-			}
-			switch {
-			case c.Deleted:
-				// A file or link that went away; a folder may have come.
-				below = false
-				return true
-			case c.Mode&fs.ModeSymlink != 0:
-				err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("%w (%s)", ErrSymlink, dir)}
-			default:
-				err = &fs.PathError{Op: "read", Path: name, Err: fs.ErrNotExist}
-			}
-			return false
-		})
-		if err == nil && !below {
-			err = &fs.PathError{Op: "read", Path: name, Err: fs.ErrNotExist}
+	if o.below == nil && len(o.files) == 0 {
+		return o.base.ReadFile(name)
+	}
+	var err error
+	parents(name, func(dir string) bool {
+		c, ok := o.change(dir)
+		switch {
+		case !ok:
+			return true
+		case c.Deleted:
+			// A file or link went away here; what may be in the folder that
+			// came in its place is a change itself.
+			err = absent
+			return true
+		case c.Mode&fs.ModeSymlink != 0:
+			err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("%w (%s)", ErrSymlink, dir)}
+		default:
+			err = absent
 		}
-		if err != nil {
-			return nil, 0, err
-		}
+		return false
+	})
+	if err != nil {
+		return nil, 0, err
 	}
 	return o.base.ReadFile(name)
 }
 
 // With returns an overlay with the changes c on top.
 func (o *Overlay) With(c ...Change) *Overlay {
-	n := &Overlay{base: o.base, files: make(map[string]Change, len(o.files)+len(c))}
-	for k, v := range o.files {
-		n.files[k] = v
+	n := &Overlay{base: o.base, below: o, depth: o.depth + 1}
+	if n.depth > maxDepth {
+		n.below, n.depth, n.files = nil, 0, o.merged()
+	} else {
+		n.files = make(map[string]Change, len(c))
 	}
 	for _, ch := range c {
 		n.files[ch.Path] = ch
@@ -242,8 +272,9 @@ func (o *Overlay) With(c ...Change) *Overlay {
 // Changed lists the files that differ from the tree below, by path. A file
 // that was changed and changed back is not in it.
 func (o *Overlay) Changed() []Change {
-	out := make([]Change, 0, len(o.files))
-	for _, c := range o.files {
+	all := o.merged()
+	out := make([]Change, 0, len(all))
+	for _, c := range all {
 		old, mode, err := o.base.ReadFile(c.Path)
 		switch {
 		case c.Deleted && errors.Is(err, fs.ErrNotExist):

@@ -4,6 +4,7 @@ package diff
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -70,6 +71,16 @@ func TestOverlay(t *testing.T) {
 		if got := list(c.o); got != c.want {
 			t.Errorf("changed: %q, want %q", got, c.want)
 		}
+	}
+	many := base
+	for i := range 3 * maxDepth {
+		many = many.With(Change{Path: fmt.Sprint("x", i%5), Content: []byte{byte(i)}, Mode: 0o644}, Change{Path: "b", Deleted: i%2 == 0, Content: []byte("B"), Mode: 0o644})
+	}
+	if got := list(many); got != "+b +x0 +x1 +x2 +x3 +x4" {
+		t.Errorf("after many changes: %q", got)
+	}
+	if b, _, err := many.ReadFile("x2"); err != nil || b[0] != 3*maxDepth-1 {
+		t.Errorf("x2 is %v, %v", b, err)
 	}
 	if _, _, err := two.ReadFile("l/e"); !errors.Is(err, ErrSymlink) {
 		t.Errorf("through a new link: %v", err)
