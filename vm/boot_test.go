@@ -208,6 +208,7 @@ func TestCallEndings(t *testing.T) {
 		{"oops", DeathPanic, "Fatal exception"},
 		{"oops-hang", DeathPanic, "Fatal exception in interrupt"},
 		{"oom", DeathMemory, "ran out of its 64 MiB"},
+		{"agent-crash", DeathAgent, "PID 1 crashed, which ends a guest: panic: assignment"},
 		{"close", DeathSession, "without a result"},
 	}
 	for _, tc := range tests {

@@ -56,7 +56,11 @@ var (
 	oomText    = regexp.MustCompile(`^(?:Out of memory: Killed process|Memory cgroup out of memory|Out of memory and no killable processes|.* invoked oom-killer:)`)
 	unpackText = regexp.MustCompile(`^Initramfs unpacking failed: (?:write error|incomplete write)`)
 	agentText  = regexp.MustCompile(`^patchcheck: (fatal: )?(.*)`)
-	memPanic   = regexp.MustCompile(`(?i)^(?:System is deadlocked on memory|Out of memory|.*panic_on_oom)`)
+	// A Go program that crashes says so on its stderr, which for PID 1 is the
+	// console, without a time stamp.
+	crashText = regexp.MustCompile(`^(?:panic: |fatal error: |unexpected fault address |SIG[A-Z]+: |runtime: )`)
+	initPanic = "Attempted to kill init!"
+	memPanic  = regexp.MustCompile(`(?i)^(?:System is deadlocked on memory|Out of memory|.*panic_on_oom)`)
 )
 
 func newConsole() *console {
@@ -152,6 +156,9 @@ func (c *console) add(p []byte) {
 func (c *console) classify(line string, complete bool) {
 	m := kernelLine.FindStringSubmatch(line)
 	if m == nil {
+		if complete && c.crash == "" && crashText.MatchString(line) {
+			c.crash = line
+		}
 		return
 	}
 	text := m[1]
@@ -220,13 +227,14 @@ type consoleState struct {
 	noinit bool
 	agent  bool
 	fatal  string
+	crash  string
 	logErr error
 }
 
 func (c *console) state() consoleState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := consoleState{total: c.total, oom: c.oom, noinit: c.noinit, agent: c.agent, fatal: c.fatal, logErr: c.logErr}
+	s := consoleState{total: c.total, oom: c.oom, noinit: c.noinit, agent: c.agent, fatal: c.fatal, crash: c.crash, logErr: c.logErr}
 	if c.panicked {
 		s.panic = c.panicMsg
 		if s.panic == "" {

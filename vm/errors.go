@@ -95,6 +95,7 @@ type DeathCause string
 const (
 	DeathPanic    DeathCause = "panic"    // pvpanic or a panic on the console
 	DeathMemory   DeathCause = "memory"   // the guest ran out of memory: a resource, not a bug
+	DeathAgent    DeathCause = "agent"    // our PID 1 crashed, and the kernel panics without one
 	DeathReset    DeathCause = "reset"    // it restarted without a panic, as after a triple fault
 	DeathShutdown DeathCause = "shutdown" // it was asked to
 	DeathQEMU     DeathCause = "qemu"     // QEMU ended, not the guest
@@ -120,7 +121,11 @@ func (e *GuestDied) Error() string {
 
 // Infra says that the death tells nothing about the kernel under test.
 func (e *GuestDied) Infra() bool {
-	return e.Cause == DeathQEMU || e.Cause == DeathClosed || e.Cause == DeathMemory
+	switch e.Cause {
+	case DeathQEMU, DeathClosed, DeathMemory, DeathAgent:
+		return true
+	}
+	return false
 }
 
 // NoAnswer is a verb whose deadline struck while the guest is, as far as the

@@ -185,6 +185,13 @@ func fakeQEMU(args []string) {
 		os.Exit(0)
 		return nil, nil
 	})
+	reg.Register("agent-crash", func(context.Context, json.RawMessage, func(string)) (any, error) {
+		say("panic: assignment to entry in nil map")
+		say("goroutine 12 [running]:")
+		say("[   62.000000] Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000200")
+		os.Exit(0)
+		return nil, nil
+	})
 	reg.Register("hang", func(context.Context, json.RawMessage, func(string)) (any, error) { select {} })
 	reg.Register("close", func(context.Context, json.RawMessage, func(string)) (any, error) {
 		sshConn.Close()

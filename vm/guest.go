@@ -524,6 +524,8 @@ func (g *Guest) autopsy() *GuestDied {
 		d.Cause, d.Reason = DeathClosed, "patchcheck ended it"
 	case st.panic != "" && memPanic.MatchString(st.panic), (st.panic != "" || panicEvent) && st.oom != "" && strings.Contains(st.panic, "kill init"):
 		d.Cause, d.Reason = DeathMemory, fmt.Sprintf("the guest ran out of its %d MiB of memory; give it more", g.cfg.MemMiB)
+	case strings.HasPrefix(st.panic, initPanic) && st.crash != "":
+		d.Cause, d.Reason = DeathAgent, "patchcheck's PID 1 crashed, which ends a guest: "+printable(st.crash)
 	case st.panic != "":
 		d.Cause, d.Reason = DeathPanic, "Kernel panic: "+st.panic
 	case panicEvent:

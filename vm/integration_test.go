@@ -18,6 +18,7 @@ import (
 	"patchcheck/internal/guestproto"
 	"patchcheck/vm"
 	"patchcheck/vm/guestssh"
+	"patchcheck/vm/image"
 	"patchcheck/vm/initramfs"
 )
 
@@ -115,6 +116,8 @@ func TestGuest(t *testing.T) {
 		{"cd /tmp && exec 3>f && rm f && echo x >&3 && echo kept", guestssh.Status{}, "kept\n"},
 		{"cat /proc/sys/kernel/printk | cut -f1", guestssh.Status{}, "7\n"},
 		{"ls /etc/patchcheck 2>/dev/null", guestssh.Status{Exit: 1}, ""},
+		// Every program finds its libraries.
+		{`for p in /usr/bin/* /usr/sbin/*; do [ -L $p ] || [ $p = /usr/bin/busybox ] || /lib64/ld-linux-x86-64.so.2 --list $p >/dev/null 2>&1 || echo $p; done`, guestssh.Status{}, ""},
 	} {
 		var out bytes.Buffer
 		st, err := g.Exec(ctx, tc.command, guestssh.IO{Stdout: &out})
@@ -142,6 +145,29 @@ func TestGuest(t *testing.T) {
 	file, err := os.ReadFile(g.Console())
 	if err != nil || !bytes.Equal(file, live.Bytes()) {
 		t.Errorf("console file of %d bytes and stream of %d differ (%v)", len(file), live.Len(), err)
+	}
+}
+
+// The optional layers' programs run.
+func TestLayers(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	agent, err := image.BuildAgent(ctx, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := image.Build(ctx, image.Options{AgentPath: agent, Layers: image.Layers()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := boot(t, func(c *vm.Config) { c.Initrds = []string{img.Path} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	st, err := g.Exec(ctx, "fio --version && ip link add dummy1 type dummy && ip addr add 192.0.2.1/24 dev dummy1 && ip link set dummy1 up && rdma link add rxe0 type rxe netdev dummy1 && ibv_devices", guestssh.IO{Stdout: &out, Stderr: &out})
+	if err != nil || !st.OK() || !strings.Contains(out.String(), "fio-") || !strings.Contains(out.String(), "rxe0") {
+		t.Errorf("%v %v %s", st, err, out.String())
 	}
 }
 
@@ -184,6 +210,20 @@ func TestPanicInUse(t *testing.T) {
 	}
 	if !told {
 		t.Errorf("no GUEST_PANICKED among %v", g.Events())
+	}
+}
+
+// PID 1 that crashes is our fault, not the kernel's.
+func TestAgentCrash(t *testing.T) {
+	img := fullImage(t)
+	g, err := boot(t, func(c *vm.Config) { c.Initrds = []string{img} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = g.Exec(context.Background(), "kill -ABRT 1; sleep 60", guestssh.IO{})
+	var gd *vm.GuestDied
+	if !errors.As(err, &gd) || gd.Cause != vm.DeathAgent || !gd.Infra() {
+		t.Errorf("got %T %v", err, err)
 	}
 }
 

@@ -217,7 +217,7 @@ func mountAll() error {
 // ignoreSignals keeps the signals that the kernel or a tool might send to
 // init from ending it.
 func ignoreSignals() {
-	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE, syscall.SIGPWR)
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE, syscall.SIGPWR)
 }
 
 // holdConsole keeps the serial console open for the guest's life: its driver

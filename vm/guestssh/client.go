@@ -15,6 +15,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -192,6 +193,11 @@ func (c *Client) session(ctx context.Context, std IO, start func(*ssh.Session) e
 		return Status{Exit: -1}, context.Cause(ctx)
 	}
 	s.Stdout, s.Stderr = std.Stdout, std.Stderr
+	if std.Stdout != nil && same(std.Stdout, std.Stderr) {
+		// The two streams are copied by a goroutine each.
+		w := &lockedWriter{w: std.Stdout}
+		s.Stdout, s.Stderr = w, w
+	}
 	// The session's own copying of stdin makes Wait wait for it: a terminal
 	// that nobody types at would keep it for ever.
 	stdin, err := s.StdinPipe()
@@ -239,4 +245,21 @@ func (c *Client) session(ctx context.Context, std IO, start func(*ssh.Session) e
 		return Status{Exit: -1}, fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	return Status{Exit: -1}, err
+}
+
+// same says whether both streams go to one writer, as os/exec sees it.
+func same(a, b io.Writer) (eq bool) {
+	defer func() { recover() }() // types that cannot be compared are not equal
+	return a == b
+}
+
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
 }

@@ -133,6 +133,15 @@ func TestPingAndClock(t *testing.T) {
 	}
 }
 
+func TestOneWriterForBothStreams(t *testing.T) {
+	cl, _ := guest(t)
+	var out bytes.Buffer
+	st, err := cl.Run(context.Background(), "for i in 1 2 3 4 5; do echo out; echo err >&2; done", IO{Stdout: &out, Stderr: &out})
+	if err != nil || !st.OK() || strings.Count(out.String(), "out\n") != 5 || strings.Count(out.String(), "err\n") != 5 {
+		t.Errorf("%v %v %q", st, err, out.String())
+	}
+}
+
 func TestLost(t *testing.T) {
 	cl, s := guest(t)
 	done := make(chan error, 1)
