@@ -30,6 +30,7 @@ type console struct {
 	noinit    bool      // initramfs could not be unpacked
 	agent     bool      // PID 1 has spoken
 	fatal     string    // PID 1 gave up, for this reason
+	crash     string    // PID 1 may have crashed by itself
 	logErr    error     // the log file is incomplete
 
 	first   chan struct{} // closed at the first byte
