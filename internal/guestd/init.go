@@ -67,8 +67,6 @@ func run(register func(*Registry)) error {
 	os.Setenv("LC_ALL", "C")
 	syscall.Umask(0o022)
 	unix.Sethostname([]byte("patchcheck"))
-	// Everything else dies before the agent when memory is out.
-	os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0)
 	go reapOrphans()
 	ignoreSignals()
 	if err := loopbackUp(); err != nil {
