@@ -74,6 +74,12 @@ func (d *Diagnostic) key(path string) string {
 
 func (n *Note) key() string { return n.Path + "\x00" + normalText(n.Message) }
 
+// expansion tells a note that says where the complaint comes from, not what to
+// do about it.
+func (n *Note) expansion() bool {
+	return strings.HasPrefix(n.Message, "in expansion of macro") || strings.HasPrefix(n.Message, "expanded from macro")
+}
+
 // Log is what one build said.
 type Log struct {
 	Diagnostics []Diagnostic

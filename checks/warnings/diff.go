@@ -342,15 +342,11 @@ func (r *Result) record(x, y *item) {
 	}
 }
 
-// collect makes items of the diagnostics that take part. One that is repeated
-// by several objects at one place of a header counts once; one that an object
-// prints several times at one place counts that often.
+// collect makes items of the diagnostics that take part. A place in a header
+// counts once, however many objects print it; a macro that is expanded at
+// several places makes as many diagnostics.
 func collect(ds []Diagnostic, opts Options, base bool) []*item {
-	type spot struct {
-		copies  []*item        // as many as one unit printed at most
-		perUnit map[string]int // unit -> copies it printed
-	}
-	spots := map[string]*spot{}
+	spots := map[string]*item{}
 	var items []*item
 	for i := range ds {
 		d := &ds[i]
@@ -362,22 +358,20 @@ func collect(ds []Diagnostic, opts Options, base bool) []*item {
 			it.Objects = []string{d.Object}
 		}
 		if d.Path != "" && d.Path != d.Unit && (d.Tool == Compiler || d.Tool == Sparse) {
-			where := strings.Join([]string{d.Path, strconv.Itoa(d.Line), strconv.Itoa(d.Col), string(d.Severity), d.Message, d.Function}, "\x00")
-			s := spots[where]
-			if s == nil {
-				s = &spot{perUnit: map[string]int{}}
-				spots[where] = s
+			var where strings.Builder
+			fmt.Fprintf(&where, "%s:%d:%d:%s:%s:%s", d.Path, d.Line, d.Col, d.Severity, d.Message, d.Function)
+			for n := range d.Notes {
+				if note := &d.Notes[n]; note.expansion() {
+					fmt.Fprintf(&where, "\x00%s:%d", note.Path, note.Line)
+				}
 			}
-			unit := cmp.Or(d.Unit, d.Object)
-			s.perUnit[unit]++
-			if n := s.perUnit[unit]; n <= len(s.copies) {
-				c := s.copies[n-1]
-				if d.Object != "" && !slices.Contains(c.Objects, d.Object) {
-					c.Objects = append(c.Objects, d.Object)
+			if s := spots[where.String()]; s != nil {
+				if d.Object != "" && !slices.Contains(s.Objects, d.Object) {
+					s.Objects = append(s.Objects, d.Object)
 				}
 				continue
 			}
-			s.copies = append(s.copies, it)
+			spots[where.String()] = it
 		}
 		if base && opts.Map != nil && d.Path != "" {
 			it.path, it.line, it.kept = opts.Map(d.Path, d.Line)
@@ -488,7 +482,7 @@ func newNotes(b, p []*item, fresh map[*item]bool) []NewNote {
 			}
 			for n := range i.Diagnostic.Notes {
 				note := &i.Diagnostic.Notes[n]
-				if !strings.HasPrefix(note.Message, "in expansion of macro") && !strings.HasPrefix(note.Message, "expanded from macro") {
+				if !note.expansion() {
 					continue
 				}
 				k := note.key()

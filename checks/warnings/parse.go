@@ -37,7 +37,7 @@ func (p *Parser) Parse(r io.Reader) (Log, error) {
 			Objects: map[string]bool{}, Steps: map[string]bool{}, Checked: map[string]bool{},
 			Flags: map[string][]string{}, MakeVars: map[string]string{},
 		},
-		fn: map[string]string{}, unitOf: map[string]string{}, checked: map[string]bool{},
+		fn: map[string]string{}, unread: map[string]bool{}, unitOf: map[string]string{}, checked: map[string]bool{},
 		kdoc: map[string]bool{}, last: -1,
 	}
 	for _, root := range p.Roots {
@@ -135,6 +135,7 @@ type scanner struct {
 	chainOpen bool              // the last of them ended in a comma
 	inFunc    place             // the latest "In function" line
 	fn        map[string]string // file -> function of its latest "In function"
+	unread    map[string]bool   // file -> that line has had no diagnostic yet
 	unitOf    map[string]string // header -> unit of its latest include chain
 	checked   map[string]bool   // sources that CHECK was printed for since their CC
 	kdoc      map[string]bool   // kernel-doc lines seen: each comes twice
@@ -381,6 +382,7 @@ func (s *scanner) chainLine(l string) bool {
 			s.gcc++
 			s.inFunc = place{cleanPath(m[1], s.roots), normalFunction(functionName(m[2]))}
 			s.fn[s.inFunc.file] = s.inFunc.name
+			s.unread[s.inFunc.file] = true
 			s.ldCtx = place{}
 			return true
 		}
@@ -925,10 +927,12 @@ func (s *scanner) placeInUnit(d *Diagnostic) {
 	if d.Tool != Compiler {
 		return
 	}
+	unread := s.unread[d.Path]
+	delete(s.unread, d.Path)
 	switch {
 	case s.inFunc.file == d.Path:
 		d.Function = s.inFunc.name
-	case isUnit(d.Path):
+	case isUnit(d.Path), unread:
 		d.Function = s.fn[d.Path]
 	case s.inFunc.file != "" && (d.Unit == "" || s.inFunc.file == d.Unit || !isUnit(s.inFunc.file)):
 		d.Function = s.inFunc.name
