@@ -208,41 +208,47 @@ type IO struct {
 	Offset int64  `json:"offset,omitempty"` // start of the range
 	Random bool   `json:"random,omitempty"` // blocks in a seeded random order
 	Sync   bool   `json:"sync,omitempty"`   // fsync at the end of a write
+	// Parallel is how many threads share the blocks, each with one call at a
+	// time; 0 means 1. More than one keeps several RPCs, and so several
+	// contexts of a connection, in flight. VerbHash uses one.
+	Parallel int `json:"parallel,omitempty"`
 }
 
 // IOResult tells what was moved and whether it was right.
 type IOResult struct {
-	Bytes     int64  `json:"bytes"`
-	Calls     int64  `json:"calls"`
-	SHA256    string `json:"sha256"`
-	Want      string `json:"want"`                // SHA-256 of the generated content
-	FirstDiff int64  `json:"first_diff"`          // offset of the first wrong byte; -1 none
-	Got       string `json:"got,omitempty"`       // hex around FirstDiff
-	Expected  string `json:"expected,omitempty"`  // hex around FirstDiff
-	DumpAt    int64  `json:"dump_at,omitempty"`   // offset of the first byte of Got and Expected
-	Diagnosis string `json:"diagnosis,omitempty"` // what stands at FirstDiff: zeros, the content of another offset, a short file
-	FileSize  int64  `json:"file_size"`           // as fstat shows it afterwards
-	FS        string `json:"fs,omitempty"`        // file system that was used: "nfs" is the client\'s side, "tmpfs" the server\'s
-	ElapsedUS int64  `json:"elapsed_us"`
-	SlowestUS int64  `json:"slowest_us"` // one call
+	Bytes     int64   `json:"bytes"`
+	Calls     int64   `json:"calls"`
+	SHA256    string  `json:"sha256"`
+	Want      string  `json:"want"`                // SHA-256 of the generated content
+	FirstDiff int64   `json:"first_diff"`          // offset of the first wrong byte; -1 none
+	Got       string  `json:"got,omitempty"`       // hex around FirstDiff
+	Expected  string  `json:"expected,omitempty"`  // hex around FirstDiff
+	DumpAt    int64   `json:"dump_at,omitempty"`   // offset of the first byte of Got and Expected
+	Diagnosis string  `json:"diagnosis,omitempty"` // what stands at FirstDiff: zeros, the content of another offset, a short file
+	FileSize  int64   `json:"file_size"`           // as fstat shows it afterwards
+	FS        string  `json:"fs,omitempty"`        // file system that was used: "nfs" is the client\'s side, "tmpfs" the server\'s
+	ElapsedUS int64   `json:"elapsed_us"`
+	SlowestUS int64   `json:"slowest_us"` // one call
+	MedianUS  float64 `json:"median_us"`  // of all calls but fsync and close
 }
 
 // Files is a workload of many small files below Dir: file i has a size
 // between MinSize and MaxSize (a function of Seed and i) and generated content.
 type Files struct {
-	Dir     string `json:"dir"`
-	Count   int    `json:"count"`
-	MinSize int64  `json:"min_size"`
-	MaxSize int64  `json:"max_size"`
-	Seed    uint64 `json:"seed"`
-	Check   bool   `json:"check"` // false: write; true: read and compare
+	Dir      string `json:"dir"`
+	Count    int    `json:"count"`
+	MinSize  int64  `json:"min_size"`
+	MaxSize  int64  `json:"max_size"`
+	Seed     uint64 `json:"seed"`
+	Check    bool   `json:"check"`              // false: write; true: read and compare
+	Parallel int    `json:"parallel,omitempty"` // threads that share the files; 0 means 1
 }
 
 // FilesResult sums a Files verb up.
 type FilesResult struct {
 	Count     int      `json:"count"`
 	Bytes     int64    `json:"bytes"`
-	SHA256    string   `json:"sha256"` // over name, size and content of all, in order
+	SHA256    string   `json:"sha256"` // over the name and the SHA-256 of the content of each file, in order
 	Want      string   `json:"want"`
 	Wrong     []string `json:"wrong,omitempty"` // first few: "f017: first differs at byte 12"
 	WrongN    int      `json:"wrong_n"`

@@ -9,11 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +25,12 @@ import (
 // maxBlock bounds the size of one call, in bytes, so that a typing error in a
 // plan cannot take all of the guest's memory.
 const maxBlock = 64 << 20
+
+// maxParallel bounds the threads of one verb.
+const maxParallel = 64
+
+// maxLatencies is how many calls of one thread count for the median.
+const maxLatencies = 1 << 16
 
 // dumpBytes is how much of a difference is shown, in bytes.
 const dumpBytes = 32
@@ -37,6 +44,8 @@ func checkIO(r *guestproto.IO) error {
 		return usagef("%s: size %d or offset %d is negative", r.Path, r.Size, r.Offset)
 	case r.Block <= 0 || r.Block > maxBlock:
 		return usagef("%s: a block of %d bytes is not between 1 and %d", r.Path, r.Block, maxBlock)
+	case r.Parallel < 0 || r.Parallel > maxParallel:
+		return usagef("%s: %d threads are not between 0 and %d", r.Path, r.Parallel, maxParallel)
 	}
 	return nil
 }
@@ -53,28 +62,131 @@ func aligned(n int) ([]byte, func(), error) {
 	return b[:n], func() { unix.Munmap(b) }, nil
 }
 
-// blocks calls f for each block of [r.Offset, r.Offset+r.Size) in the order
-// asked for: ascending, or a permutation that is a function of the seed.
-func blocks(r *guestproto.IO, f func(off int64, n int) error) error {
-	count := (r.Size + int64(r.Block) - 1) / int64(r.Block)
-	one := func(i int64) error {
-		start := i * int64(r.Block)
-		return f(r.Offset+start, int(min(int64(r.Block), r.Size-start)))
+// part is what one thread of a verb did.
+type part struct {
+	bytes, calls int64
+	slowest      time.Duration
+	latencies    []time.Duration
+	// The difference with the lowest offset; firstDiff is -1 without one.
+	firstDiff     int64
+	diagnosis     string
+	dumpAt        int64
+	got, expected string
+}
+
+// timed runs one call.
+func (p *part) timed(f func() (int, error)) (int, error) {
+	t := time.Now()
+	n, err := f()
+	d := time.Since(t)
+	p.calls++
+	p.slowest = max(p.slowest, d)
+	if len(p.latencies) < maxLatencies {
+		p.latencies = append(p.latencies, d)
 	}
-	if !r.Random {
-		for i := range count {
-			if err := one(i); err != nil {
+	return n, err
+}
+
+// differs notes a difference at index i of got, which stands at offset at.
+// With no got the file ends there.
+func (p *part) differs(c content, at int64, got []byte, i int, limit int64) {
+	off := at + int64(i)
+	if p.firstDiff >= 0 && off >= p.firstDiff {
+		return // in random order an earlier one may come later
+	}
+	p.firstDiff, p.got, p.expected = off, "", ""
+	if got == nil {
+		p.diagnosis = "end of file"
+		return
+	}
+	p.diagnosis = c.diagnose(got, at, i, limit)
+	from := i - i%16
+	to := min(from+dumpBytes, len(got))
+	want := make([]byte, to-from)
+	c.fill(want, at+int64(from))
+	p.dumpAt = at + int64(from)
+	p.got, p.expected = hex.EncodeToString(got[from:to]), hex.EncodeToString(want)
+}
+
+// errEOF ends the reading of a file that is shorter than expected; the
+// difference is noted already.
+var errEOF = errors.New("end of file")
+
+// eachBlock calls f for each block of [r.Offset, r.Offset+r.Size), in ascending
+// order or in a permutation that is a function of the seed, from r.Parallel
+// threads. buf is as long as the block and page-aligned. The first error ends
+// all threads.
+func eachBlock(ctx context.Context, r *guestproto.IO, f func(p *part, buf []byte, off int64) error) (part, error) {
+	count := (r.Size + int64(r.Block) - 1) / int64(r.Block)
+	threads := int(max(1, min(int64(r.Parallel), count)))
+	index := func(i int64) int64 { return i }
+	if r.Random {
+		perm := rand.New(rand.NewPCG(r.Seed, gamma)).Perm(int(count))
+		index = func(i int64) int64 { return int64(perm[i]) }
+	}
+	parts := make([]part, threads)
+	errs := make([]error, threads)
+	var stop atomic.Bool
+	work := func(k int) error {
+		p := &parts[k]
+		p.firstDiff = -1
+		buf, free, err := aligned(r.Block)
+		if err != nil {
+			return err
+		}
+		defer free()
+		for i := int64(k); i < count && !stop.Load(); i += int64(threads) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			start := index(i) * int64(r.Block)
+			if err := f(p, buf[:min(int64(r.Block), r.Size-start)], r.Offset+start); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	for _, i := range rand.New(rand.NewPCG(r.Seed, gamma)).Perm(int(count)) {
-		if err := one(int64(i)); err != nil {
-			return err
+	var wg sync.WaitGroup
+	for k := 1; k < threads; k++ {
+		wg.Go(func() {
+			if errs[k] = work(k); errs[k] != nil {
+				stop.Store(true)
+			}
+		})
+	}
+	if errs[0] = work(0); errs[0] != nil {
+		stop.Store(true)
+	}
+	wg.Wait()
+	all := parts[0]
+	for _, p := range parts[1:] {
+		all.bytes += p.bytes
+		all.calls += p.calls
+		all.slowest = max(all.slowest, p.slowest)
+		all.latencies = append(all.latencies, p.latencies...)
+		if p.firstDiff >= 0 && (all.firstDiff < 0 || p.firstDiff < all.firstDiff) {
+			all.firstDiff, all.diagnosis, all.dumpAt, all.got, all.expected = p.firstDiff, p.diagnosis, p.dumpAt, p.got, p.expected
 		}
 	}
-	return nil
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, errEOF) {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// median gives the median in microseconds, 0 for none. It sorts d.
+func median(d []time.Duration) float64 {
+	if len(d) == 0 {
+		return 0
+	}
+	slices.Sort(d)
+	m := d[len(d)/2]
+	if len(d)%2 == 0 {
+		m = (m + d[len(d)/2-1]) / 2
+	}
+	return float64(m.Nanoseconds()) / 1000
 }
 
 // sumKey names a range of generated content.
@@ -87,8 +199,9 @@ type sumKey struct {
 // times (write, read back, server side) and hashing is what costs most in an
 // emulated guest.
 type sums struct {
-	mu sync.Mutex
-	m  map[sumKey]string
+	mu    sync.Mutex
+	m     map[sumKey]string
+	files map[guestproto.Files]string
 }
 
 // of gives the SHA-256 of the content of seed in [off, off+size).
@@ -113,16 +226,6 @@ func (s *sums) of(seed uint64, off, size int64) string {
 	}
 	s.m[k] = v
 	return v
-}
-
-// timed runs one call and keeps the slowest.
-func timed(slowest *time.Duration, f func() (int, error)) (int, error) {
-	t := time.Now()
-	n, err := f()
-	if d := time.Since(t); d > *slowest {
-		*slowest = d
-	}
-	return n, err
 }
 
 // fsNames are the file systems that a workload meets, by their magic numbers
@@ -224,7 +327,7 @@ func pwrite(f *os.File, b []byte, off int64) (int, error) {
 
 // write serves VerbWrite. The file is truncated first when the range starts
 // at 0.
-func (w *work) write(ctx context.Context, r *guestproto.IO, log func(string)) (_ *guestproto.IOResult, err error) {
+func (w *work) write(ctx context.Context, r *guestproto.IO, log func(string)) (*guestproto.IOResult, error) {
 	if err := checkIO(r); err != nil {
 		return nil, err
 	}
@@ -251,39 +354,30 @@ func (w *work) write(ctx context.Context, r *guestproto.IO, log func(string)) (_
 			return nil, err
 		}
 	}
-	buf, free, err := aligned(r.Block)
-	if err != nil {
-		return nil, err
-	}
-	defer free()
 	c := newContent(r.Seed)
 	res := &guestproto.IOResult{FirstDiff: -1, FS: fileFS(f)}
-	var slowest time.Duration
 	start := time.Now()
-	err = blocks(r, func(off int64, n int) error {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		c.fill(buf[:n], off)
-		for done := 0; done < n; {
-			m, err := timed(&slowest, func() (int, error) { return pwrite(f, buf[done:n], off+int64(done)) })
-			res.Calls++
+	all, err := eachBlock(ctx, r, func(p *part, buf []byte, off int64) error {
+		c.fill(buf, off)
+		for len(buf) > 0 {
+			m, err := p.timed(func() (int, error) { return pwrite(f, buf, off) })
 			if err != nil {
-				return ioError(err, nfs, "%s: writing %d bytes at offset %d%s failed after %d bytes of the file", r.Path, n-done, off+int64(done), direct(r.Direct), res.Bytes)
+				return ioError(err, nfs, "%s: writing %d bytes at offset %d%s failed", r.Path, len(buf), off, direct(r.Direct))
 			}
 			if m == 0 {
-				return kernelf("%s: writing %d bytes at offset %d wrote none and gave no error", r.Path, n-done, off+int64(done))
+				return kernelf("%s: writing %d bytes at offset %d wrote none and gave no error", r.Path, len(buf), off)
 			}
-			done += m
-			res.Bytes += int64(m)
+			buf, off = buf[m:], off+int64(m)
+			p.bytes += int64(m)
 		}
 		return nil
 	})
+	res.Bytes, res.Calls, res.MedianUS = all.bytes, all.calls, median(all.latencies)
 	if err != nil {
 		return res, err
 	}
 	if r.Sync {
-		if _, err := timed(&slowest, func() (int, error) { return 0, f.Sync() }); err != nil {
+		if _, err := all.timed(func() (int, error) { return 0, f.Sync() }); err != nil {
 			return res, ioError(err, nfs, "%s: fsync after %d bytes failed", r.Path, res.Bytes)
 		}
 	}
@@ -293,10 +387,11 @@ func (w *work) write(ctx context.Context, r *guestproto.IO, log func(string)) (_
 	}
 	res.FileSize = st.Size
 	closed = true
-	if _, err := timed(&slowest, func() (int, error) { return 0, f.Close() }); err != nil {
+	if _, err := all.timed(func() (int, error) { return 0, f.Close() }); err != nil {
 		// NFS tells of failed write-back here.
 		return res, ioError(err, nfs, "%s: close after %d bytes failed", r.Path, res.Bytes)
 	}
+	slowest := all.slowest
 	res.ElapsedUS, res.SlowestUS = time.Since(start).Microseconds(), slowest.Microseconds()
 	res.Want = w.sums.of(r.Seed, r.Offset, r.Size)
 	res.SHA256 = res.Want
@@ -357,74 +452,55 @@ func (w *work) compare(ctx context.Context, r *guestproto.IO, server bool) (*gue
 	}
 	defer f.Close()
 	nfs := onNFS(f)
-	buf, free, err := aligned(r.Block)
-	if err != nil {
-		return nil, err
-	}
-	defer free()
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return nil, ioError(err, nfs, "%s: fstat failed", r.Path)
 	}
+	if server {
+		one := *r
+		one.Parallel = 1
+		r = &one
+	}
+	inOrder := !r.Random && r.Parallel <= 1
 	c := newContent(r.Seed)
 	res := &guestproto.IOResult{FirstDiff: -1, FileSize: st.Size, FS: fileFS(f)}
-	var h hash.Hash
-	if server && !r.Random {
+	var h hash.Hash // of what is read in order; nil as long as all is equal
+	if server && inOrder {
 		h = sha256.New()
 	}
-	var slowest time.Duration
+	limit := max(r.Offset+r.Size, st.Size)
 	start := time.Now()
-	differs := func(at int64, got []byte, i int) {
-		off := at + int64(i)
-		if res.FirstDiff >= 0 && off >= res.FirstDiff {
-			return // in random order an earlier one may come later
-		}
-		res.FirstDiff = off
-		res.Diagnosis = c.diagnose(got, at, i, max(r.Offset+r.Size, st.Size))
-		from := max(i-i%16, 0)
-		to := min(from+dumpBytes, len(got))
-		want := make([]byte, to-from)
-		c.fill(want, at+int64(from))
-		res.DumpAt = at + int64(from)
-		res.Got, res.Expected = hex.EncodeToString(got[from:to]), hex.EncodeToString(want)
-	}
-	err = blocks(r, func(off int64, n int) error {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		for done := 0; done < n; {
-			m, err := timed(&slowest, func() (int, error) { return pread(f, buf[done:n], off+int64(done)) })
-			res.Calls++
-			at := off + int64(done)
+	all, err := eachBlock(ctx, r, func(p *part, buf []byte, off int64) error {
+		for len(buf) > 0 {
+			m, err := p.timed(func() (int, error) { return pread(f, buf, off) })
 			if err != nil {
-				return ioError(err, nfs, "%s: reading %d bytes at offset %d%s failed after %d bytes", r.Path, n-done, at, direct(r.Direct), res.Bytes)
+				return ioError(err, nfs, "%s: reading %d bytes at offset %d%s failed", r.Path, len(buf), off, direct(r.Direct))
 			}
 			if m == 0 {
-				if res.FirstDiff < 0 || at < res.FirstDiff {
-					res.FirstDiff = at
-					res.Diagnosis = "end of file"
-				}
-				return io.ErrUnexpectedEOF
+				p.differs(c, off, nil, 0, limit)
+				return errEOF
 			}
-			got := buf[done : done+m]
-			if i := c.diff(got, at); i >= 0 {
-				differs(at, append([]byte(nil), got...), i)
-				if h == nil && !r.Random && res.Bytes == at-r.Offset {
+			got := buf[:m]
+			if i := c.diff(got, off); i >= 0 {
+				if h == nil && inOrder {
 					// All before was equal, so the hash can still start now.
 					h = sha256.New()
-					hashContent(h, c, r.Offset, res.Bytes)
+					hashContent(h, c, r.Offset, off-r.Offset)
 				}
+				p.differs(c, off, got, i, limit)
 			}
 			if h != nil {
 				h.Write(got)
 			}
-			done += m
-			res.Bytes += int64(m)
+			buf, off = buf[m:], off+int64(m)
+			p.bytes += int64(m)
 		}
 		return nil
 	})
-	res.ElapsedUS, res.SlowestUS = time.Since(start).Microseconds(), slowest.Microseconds()
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+	res.Bytes, res.Calls, res.MedianUS = all.bytes, all.calls, median(all.latencies)
+	res.ElapsedUS, res.SlowestUS = time.Since(start).Microseconds(), all.slowest.Microseconds()
+	res.FirstDiff, res.Diagnosis, res.DumpAt, res.Got, res.Expected = all.firstDiff, all.diagnosis, all.dumpAt, all.got, all.expected
+	if err != nil {
 		return res, err
 	}
 	res.Want = w.sums.of(r.Seed, r.Offset, r.Size)

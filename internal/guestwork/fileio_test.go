@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -35,6 +36,9 @@ func TestWriteReadHash(t *testing.T) {
 		{"unaligned block", guestproto.IO{Size: 100_001, Block: 1000, Seed: 2}},
 		{"larger than a threshold", guestproto.IO{Size: 256 << 10, Block: 6000, Seed: 3}},
 		{"random order", guestproto.IO{Size: 1 << 20, Block: 4096, Seed: 4, Random: true}},
+		{"parallel", guestproto.IO{Size: 1<<20 + 17, Block: 4096, Seed: 7, Parallel: 5}},
+		{"parallel, random", guestproto.IO{Size: 1 << 20, Block: 6000, Seed: 8, Parallel: 3, Random: true}},
+		{"more threads than blocks", guestproto.IO{Size: 5000, Block: 4096, Seed: 9, Parallel: 64}},
 		{"one block", guestproto.IO{Size: 10, Block: 4096, Seed: 5}},
 		{"empty", guestproto.IO{Size: 0, Block: 4096, Seed: 6}},
 	} {
@@ -165,11 +169,14 @@ func TestDifferences(t *testing.T) {
 					t.Errorf("%s: SHA-256 is not that of the file", name)
 				}
 			}
-			// In random order the first difference is the lowest one too.
-			r.Random = true
-			if tt.onlyOn == "" {
+			// In random order, and with threads, it is the lowest one too.
+			for i := range 2 {
+				if tt.onlyOn != "" {
+					break
+				}
+				r.Random, r.Parallel = i == 0, 4*i
 				if res, err := w.read(ctx, &r, nil); class(err) != guestproto.ClassData || (tt.name != "short" && res.FirstDiff != tt.at) {
-					t.Errorf("random: %+v, %v", res, err)
+					t.Errorf("random %t, %d threads: %+v, %v", r.Random, r.Parallel, res, err)
 				}
 			}
 		})
@@ -292,10 +299,30 @@ func TestFiles(t *testing.T) {
 		t.Errorf("remove left %v, %v", left, err)
 	}
 	check(50, "f00000: missing")
+	r.Check, r.Parallel = false, 8
+	if p, err := w.files(ctx, &r, nil); err != nil || p.SHA256 != wrote.SHA256 || p.Bytes != wrote.Bytes {
+		t.Errorf("by 8 threads: %+v, %v", p, err)
+	}
+	r.Check = true
+	check(0, "")
+	os.WriteFile(filepath.Join(dir, "f00040"), nil, 0o600)
+	check(1, "f00040: has 0 of")
 	// Another seed is another content.
 	r.Check, r.Seed = false, 12
 	if other, err := w.files(ctx, &r, nil); err != nil || other.SHA256 == wrote.SHA256 {
 		t.Errorf("another seed: %+v, %v", other, err)
+	}
+}
+
+func TestMedian(t *testing.T) {
+	us := time.Microsecond
+	for _, tt := range []struct {
+		d    []time.Duration
+		want float64
+	}{{nil, 0}, {[]time.Duration{3 * us}, 3}, {[]time.Duration{9 * us, 1 * us, 2 * us}, 2}, {[]time.Duration{4 * us, 1 * us, 90 * us, 2 * us}, 3}} {
+		if got := median(tt.d); got != tt.want {
+			t.Errorf("median(%v) = %v, want %v", tt.d, got, tt.want)
+		}
 	}
 }
 

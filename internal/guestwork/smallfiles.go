@@ -5,13 +5,15 @@ package guestwork
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"hash"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +34,15 @@ func smallFile(r *guestproto.Files, i int) (name string, size int64, seed uint64
 	return fmt.Sprintf("f%05d", i), size, seed
 }
 
+// smallResult is what one thread found out.
+type smallResult struct {
+	count   int
+	bytes   int64
+	slowest time.Duration
+	wrong   map[int]string   // by file
+	sums    map[int][32]byte // SHA-256 of what was read of a wrong file
+}
+
 // files serves VerbFiles. Writing makes Dir; checking also finds files that
 // are missing or too many.
 func (w *work) files(ctx context.Context, r *guestproto.Files, log func(string)) (*guestproto.FilesResult, error) {
@@ -42,6 +53,8 @@ func (w *work) files(ctx context.Context, r *guestproto.Files, log func(string))
 		return nil, usagef("%d files are not between 0 and 1000000", r.Count)
 	case r.MinSize < 0 || r.MaxSize < r.MinSize || r.MaxSize > maxSmallFile:
 		return nil, usagef("file sizes from %d to %d: want 0 <= min <= max <= %d", r.MinSize, r.MaxSize, maxSmallFile)
+	case r.Parallel < 0 || r.Parallel > maxParallel:
+		return nil, usagef("%d threads are not between 0 and %d", r.Parallel, maxParallel)
 	}
 	if !r.Check {
 		if err := os.MkdirAll(r.Dir, 0o755); err != nil {
@@ -53,69 +66,50 @@ func (w *work) files(ctx context.Context, r *guestproto.Files, log func(string))
 	if unix.Statfs(r.Dir, &fs) == nil {
 		res.FS = fsName(&fs)
 	}
-	var slowest time.Duration
 	start := time.Now()
-	buf := make([]byte, r.MaxSize+1)
-	want, got := sha256.New(), sha256.New()
-	for i := range r.Count {
-		if err := ctx.Err(); err != nil {
+	threads := max(1, min(r.Parallel, r.Count))
+	parts := make([]smallResult, threads)
+	errs := make([]error, threads)
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for k := range threads {
+		wg.Go(func() {
+			if errs[k] = smallFiles(ctx, r, k, threads, &parts[k], &stop); errs[k] != nil {
+				stop.Store(true)
+			}
+		})
+	}
+	wg.Wait()
+	var slowest time.Duration
+	wrong, sums := map[int]string{}, map[int][32]byte{}
+	for _, p := range parts {
+		res.Count += p.count
+		res.Bytes += p.bytes
+		slowest = max(slowest, p.slowest)
+		maps.Copy(wrong, p.wrong)
+		maps.Copy(sums, p.sums)
+	}
+	res.ElapsedUS, res.SlowestUS = time.Since(start).Microseconds(), slowest.Microseconds()
+	for _, err := range errs {
+		if err != nil {
 			return res, err
 		}
-		name, size, seed := smallFile(r, i)
-		c := newContent(seed)
-		if !r.Check {
-			c.fill(buf[:size], 0)
-			sumFile(want, name, buf[:size])
-			t := time.Now()
-			if err := writeFile(filepath.Join(r.Dir, name), buf[:size], i == 0); err != nil {
-				return res, err
-			}
-			slowest = max(slowest, time.Since(t))
-			res.Count++
-			res.Bytes += size
-			continue
+	}
+	for _, i := range slices.Sorted(maps.Keys(wrong)) {
+		res.WrongN++
+		if len(res.Wrong) < maxWrong {
+			res.Wrong = append(res.Wrong, wrong[i])
 		}
-		t := time.Now()
-		n, err := readFile(filepath.Join(r.Dir, name), buf[:size+1])
-		slowest = max(slowest, time.Since(t))
-		wrong := ""
-		switch {
-		case errnoOf(err) == unix.ENOENT:
-			wrong = name + ": missing"
-		case err != nil:
-			return res, err
-		case int64(n) > size:
-			wrong = fmt.Sprintf("%s: longer than the %d bytes written", name, size)
-		case int64(n) < size:
-			wrong = fmt.Sprintf("%s: has %d of %d bytes", name, n, size)
-		}
-		if err == nil {
-			if d := c.diff(buf[:min(int64(n), size)], 0); d >= 0 {
-				wrong = fmt.Sprintf("%s: first differs at byte %d of %d (%s)", name, d, size, c.diagnose(buf[:n], 0, d, size))
-			}
-			sumFile(got, name, buf[:n])
-			res.Count++
-			res.Bytes += int64(n)
-		}
-		if wrong != "" {
-			res.WrongN++
-			if len(res.Wrong) < maxWrong {
-				res.Wrong = append(res.Wrong, wrong)
-			}
-		}
-		c.fill(buf[:size], 0)
-		sumFile(want, name, buf[:size])
 	}
 	if r.Check {
 		if err := extraFiles(r, res); err != nil {
 			return res, err
 		}
 	}
-	res.ElapsedUS, res.SlowestUS = time.Since(start).Microseconds(), slowest.Microseconds()
-	res.Want = hex.EncodeToString(want.Sum(nil))
+	res.Want = w.filesSum(r)
 	res.SHA256 = res.Want
-	if r.Check {
-		res.SHA256 = hex.EncodeToString(got.Sum(nil))
+	if len(wrong) > 0 {
+		res.SHA256 = sumFiles(r, wrong, sums)
 	}
 	if res.WrongN > 0 {
 		return res, &guestproto.Error{Class: guestproto.ClassData,
@@ -123,6 +117,95 @@ func (w *work) files(ctx context.Context, r *guestproto.Files, log func(string))
 			Detail:  strings.Join(res.Wrong, "\n")}
 	}
 	return res, nil
+}
+
+// smallFiles is thread k of n: it writes or checks every n-th file.
+func smallFiles(ctx context.Context, r *guestproto.Files, k, n int, p *smallResult, stop *atomic.Bool) error {
+	buf := make([]byte, r.MaxSize+1)
+	p.wrong, p.sums = map[int]string{}, map[int][32]byte{}
+	for i := k; i < r.Count && !stop.Load(); i += n {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		name, size, seed := smallFile(r, i)
+		path := filepath.Join(r.Dir, name)
+		c := newContent(seed)
+		if !r.Check {
+			c.fill(buf[:size], 0)
+			t := time.Now()
+			if err := writeFile(path, buf[:size], i == 0); err != nil {
+				return err
+			}
+			p.slowest = max(p.slowest, time.Since(t))
+			p.count++
+			p.bytes += size
+			continue
+		}
+		t := time.Now()
+		got, err := readFile(path, buf[:size+1])
+		p.slowest = max(p.slowest, time.Since(t))
+		if errnoOf(err) == unix.ENOENT {
+			p.wrong[i] = name + ": missing"
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		p.count++
+		p.bytes += int64(got)
+		switch d := c.diff(buf[:min(int64(got), size)], 0); {
+		case d >= 0:
+			p.wrong[i] = fmt.Sprintf("%s: first differs at byte %d of %d (%s)", name, d, size, c.diagnose(buf[:got], 0, d, size))
+		case int64(got) > size:
+			p.wrong[i] = fmt.Sprintf("%s: longer than the %d bytes written", name, size)
+		case int64(got) < size:
+			p.wrong[i] = fmt.Sprintf("%s: has %d of %d bytes", name, got, size)
+		default:
+			continue
+		}
+		p.sums[i] = sha256.Sum256(buf[:got])
+	}
+	return nil
+}
+
+// filesSum gives the SHA-256 over the files as generated. It is remembered:
+// the same files are written, read back and checked on the server.
+func (w *work) filesSum(r *guestproto.Files) string {
+	key := *r
+	key.Dir, key.Check, key.Parallel = "", false, 0
+	w.sums.mu.Lock()
+	defer w.sums.mu.Unlock()
+	v, ok := w.sums.files[key]
+	if !ok {
+		v = sumFiles(r, nil, nil)
+		if w.sums.files == nil || len(w.sums.files) > 256 {
+			w.sums.files = map[guestproto.Files]string{}
+		}
+		w.sums.files[key] = v
+	}
+	return v
+}
+
+// sumFiles gives the SHA-256 over name and SHA-256 of the content of each
+// file, in order. Wrong files count with what was read of them, missing ones
+// not at all.
+func sumFiles(r *guestproto.Files, wrong map[int]string, sums map[int][32]byte) string {
+	h := sha256.New()
+	buf := make([]byte, r.MaxSize)
+	for i := range r.Count {
+		name, size, seed := smallFile(r, i)
+		sum, read := sums[i]
+		if !read {
+			if wrong[i] != "" {
+				continue
+			}
+			newContent(seed).fill(buf[:size], 0)
+			sum = sha256.Sum256(buf[:size])
+		}
+		h.Write([]byte(name + "\x00"))
+		h.Write(sum[:])
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // extraFiles notes the entries of r.Dir that the workload did not make.
@@ -162,16 +245,6 @@ func extraFiles(r *guestproto.Files, res *guestproto.FilesResult) error {
 		note(fmt.Sprintf("the folder lists %d of %d files", listed, r.Count))
 	}
 	return nil
-}
-
-// sumFile adds name, size and content to h.
-func sumFile(h hash.Hash, name string, b []byte) {
-	var n [8]byte
-	binary.LittleEndian.PutUint64(n[:], uint64(len(b)))
-	h.Write([]byte(name))
-	h.Write([]byte{0})
-	h.Write(n[:])
-	h.Write(b)
 }
 
 func writeFile(path string, b []byte, owner bool) error {
