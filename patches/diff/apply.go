@@ -547,13 +547,24 @@ func (a *applier) missing(f *File, fr *FileResult) (*outcome, error) {
 		// Renamed already, with the new side in place?
 		cur, mode, err := a.t.ReadFile(f.New)
 		if err == nil && mode.IsRegular() {
-			if present, all := a.present(f, cur); present == all {
-				fr.Class = AlreadyApplied
-				fr.Reason = fmt.Sprintf("%s is gone and %s has the new side already", f.Old, f.New)
-				fr.isNewSide = true
-				for i := range fr.Hunks {
-					fr.Hunks[i].Class, fr.Hunks[i].Present = AlreadyApplied, true
+			lines := splitLines(cur)
+			present := 0
+			for i, at := range a.presentAt(f, lines) {
+				if at >= 0 {
+					present++
+					h := &fr.Hunks[i]
+					h.Class, h.Present, h.PresentLine, h.FoundLine = AlreadyApplied, true, at+1, at+1
 				}
+			}
+			places, _, err := a.locate(f, cur, lines, false, false)
+			switch {
+			case err != nil:
+			case present == len(f.Hunks):
+				fr.Class, fr.isNewSide = AlreadyApplied, true
+				fr.Reason = fmt.Sprintf("%s is gone and %s has the new side already", f.Old, f.New)
+			case present > 0 || allOK(places):
+				fr.Class = PartiallyApplied
+				fr.Reason = fmt.Sprintf("%s was renamed to %s already, with %d of %d hunks", f.Old, f.New, present, len(f.Hunks))
 			}
 		}
 	}
@@ -627,6 +638,21 @@ func (a *applier) exists(f *File, fr *FileResult, name string, isNew bool, old, 
 	return nil, nil
 }
 
+// mostlyIn says whether at least half of the lines of want that say something
+// are in cur too, and how many of how many.
+func mostlyIn(want, cur []string) (found, total int) {
+	index := newLineIndex(cur)
+	for _, l := range want {
+		if telling(l) {
+			total++
+			if index.has(strings.TrimSpace(l)) {
+				found++
+			}
+		}
+	}
+	return found, total
+}
+
 // describeNew puts the first difference of a file that exists already into the
 // hunk result.
 func (a *applier) describeNew(fr *FileResult, want, cur []byte) {
@@ -634,6 +660,10 @@ func (a *applier) describeNew(fr *FileResult, want, cur []byte) {
 		return
 	}
 	w, c := splitLines(want), splitLines(cur)
+	if found, total := mostlyIn(w, c); total > 0 && 2*found >= total {
+		fr.similar = true
+		fr.Reason = fmt.Sprintf("%s is in the tree already, in another version: %d of %d lines are the same", fr.Path, found, total)
+	}
 	i := 0
 	for i < len(w) && i < len(c) && w[i] == c[i] {
 		i++
@@ -730,10 +760,11 @@ func (a *applier) conclude(files []*File, r *Result) (merged bool) {
 	r.Applies = true
 	var class Class
 	already, open, gone := 0, 0, 0
-	partial, zero, submodule := false, false, false
+	partial, zero, submodule, similar := false, false, false, false
 	for i := range r.Files {
 		fr := &r.Files[i]
 		r.Applies = r.Applies && fr.Applies
+		similar = similar || fr.similar
 		switch fr.Class {
 		case AlreadyApplied:
 			already++
@@ -788,10 +819,13 @@ func (a *applier) conclude(files []*File, r *Result) (merged bool) {
 				}
 			}
 		}
-	case partial || already > 0:
+	case partial || already > 0 || similar && len(files) > 1:
 		r.Class = PartiallyApplied
 		all, _, present, _ := r.HunkCounts()
 		r.Reason = fmt.Sprintf("the tree holds a part of the patch already: %d of %d hunks", present, all)
+		if similar {
+			r.Reason += ", and another version of a file that it creates"
+		}
 	case submodule && class == Submodule:
 		r.Class = Submodule
 	case zero && rank[class] >= rank[ZeroContext]:

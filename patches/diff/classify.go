@@ -274,17 +274,6 @@ func telling(s string) bool {
 	return false
 }
 
-// present counts the hunks whose new side is in the file.
-func (a *applier) present(f *File, content []byte) (present, all int) {
-	lines := splitLines(content)
-	for _, at := range a.presentAt(f, lines) {
-		if at >= 0 {
-			present++
-		}
-	}
-	return present, len(f.Hunks)
-}
-
 // presentAt finds the new side of each hunk, as git apply -R would, but
 // without holding hunks to the ends of the file: others may have added there
 // since. -1 marks a hunk that was not found or whose new side proves nothing.

@@ -375,6 +375,10 @@ header:
 			return nil, e
 		}
 		e := p.errorf(f, Empty, "the header of the file is followed by no change")
+		if rest := p.s[p.pos:]; f.Line > 1 && strings.Contains(p.s[:p.pos], "\n@@ -") || strings.Contains(rest, "diff --git ") || strings.Contains(rest, "@@ -") {
+			// Not the whole patch is empty: something was lost.
+			e.Class = Corrupt
+		}
 		return nil, e
 	}
 	return f, nil

@@ -85,6 +85,7 @@ type FileResult struct {
 
 	isNewSide bool // the tree's blob is the one after the patch
 	gone      bool // the file is absent and the patch wants it so
+	similar   bool // the patch creates the file, and the tree has another version of it
 }
 
 // Result is what became of one patch.
