@@ -23,7 +23,7 @@ func TestCmdline(t *testing.T) {
 		"by-hand":  {Kernel: "/k/bzImage", Initrds: []string{"/i/initrd.cpio", "/i/more.cpio"}},
 		"run":      {Kernel: "/k/bzImage", Initrds: []string{"/i/initrd.cpio"}, TSCKHz: 2600000, run: plumbed},
 		"kvm":      {Kernel: "/k/bzImage", Accel: KVM, TSCKHz: 2600000, CPUs: 4, MemMiB: 4096, run: plumbed},
-		"microvm":  {Kernel: "/k/bzImage", Machine: "microvm", run: plumbed},
+		"pc":       {Kernel: "/k/bzImage", Machine: "pc", CPUs: 1, run: plumbed},
 		"extras":   {Kernel: "/k/b,z", Append: []string{"slab_debug=FZPU"}, Devices: []string{"virtio-rng-pci"}, Args: []string{"-rtc", "base=utc"}, Watchdog: true, LogLevel: 8, run: plumbed},
 		"no-image": {Kernel: "/k/bzImage", run: &plumbing{sockDir: "/tmp/a,b"}},
 	}
@@ -85,6 +85,7 @@ func TestCmdlineRefuses(t *testing.T) {
 	}{
 		"no kernel":    {func(c *Config) { c.Kernel = "" }, "no kernel image"},
 		"accelerator":  {func(c *Config) { c.Accel = "xen" }, `accelerator "xen"`},
+		"microvm":      {func(c *Config) { c.Machine = "microvm" }, "without ACPI"},
 		"quiet":        {func(c *Config) { c.Append = []string{"quiet"} }, "would hide warnings"},
 		"level":        {func(c *Config) { c.LogLevel = 4 }, "warnings would be hidden"},
 		"memory":       {func(c *Config) { c.MemMiB = 16 }, "at least 64"},
