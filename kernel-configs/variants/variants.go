@@ -17,6 +17,11 @@
 //  3. Rewrite SRC to the patched state, touching only files that differ, and
 //     run the same make again: it rebuilds what depends on them.
 //
+// A variant with a Seed starts from a copy of the seed's folder (CopyBuild),
+// taken after the seed's step 2, and from a clone of its ledger; then step 1,
+// 2 and 3 as above. That saves the host tools and every object that does not
+// depend on a symbol which differs.
+//
 // The logs of 2 and 3 go into a ledger each (checks/warnings), the second one
 // on top of a copy of the first. make gets -k, so that an error hides no other
 // diagnostics: exit status 2 then means that something failed, and the log
@@ -67,6 +72,9 @@ type Variant struct {
 	Modular bool `json:"modular,omitempty"`
 	// Why it is worth compiling, one sentence.
 	Why string `json:"why"`
+	// Seed names the variant of which CopyBuild may make this one's object
+	// folder after its base was built; "" for one that starts empty.
+	Seed string `json:"seed,omitempty"`
 	// SameAs names the variant that compiles these sources alike, as far as
 	// the symbols that occur in them tell; "" when this one differs. A run
 	// short of time leaves such a variant out and says so.
@@ -207,10 +215,14 @@ func fragment(name string) map[string]string {
 func (s *set) variant(m member, opts Options) Variant {
 	all := fragment(s.members[0].file)
 	maps.Copy(all, fragment(m.file))
-	return Variant{
+	v := Variant{
 		Name: m.file, Arch: cmp.Or(m.arch, opts.Arch, "x86_64"), Base: "allnoconfig",
 		Fragment: render(all), MakeVars: opts.makeVars(), Modular: m.modular, Why: m.why,
 	}
+	if m.arch == "" && m.file != s.members[0].file {
+		v.Seed = s.members[0].file
+	}
+	return v
 }
 
 // changes lists the symbols that a member sets otherwise than the first.

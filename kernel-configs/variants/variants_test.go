@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	kernelconfigs "patchcheck/kernel-configs"
 )
@@ -187,6 +188,64 @@ func TestUndefined(t *testing.T) {
 	if _, err := Undefined(dir, []string{"fs/demo/"}); err == nil || !strings.Contains(err.Error(), "fs/demo/broken.o") {
 		t.Errorf("a broken module: got %v", err)
 	}
+}
+
+func TestCopyBuild(t *testing.T) {
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
+	old := time.Date(2020, 1, 2, 3, 4, 5, 678, time.UTC)
+	for name, text := range map[string]string{
+		"fs/a.o":                  "object of " + from + "/fs",
+		"fs/.a.o.cmd":             "gcc -o fs/a.o /src/fs/a.c",
+		"tools/objtool/.c.o.cmd":  "gcc -o " + from + "/tools/objtool/c.o\ndeps := " + from + "/x.h " + from + "2/x.h",
+		"scripts/mod/modpost.exe": "tool",
+	} {
+		p := filepath.Join(from, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(p, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/src", filepath.Join(from, "source")); err != nil {
+		t.Fatal(err)
+	}
+	if err := CopyBuild(from, to); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"fs/a.o":                  "object of " + from + "/fs",
+		"fs/.a.o.cmd":             "gcc -o fs/a.o /src/fs/a.c",
+		"tools/objtool/.c.o.cmd":  "gcc -o " + to + "/tools/objtool/c.o\ndeps := " + to + "/x.h " + from + "2/x.h",
+		"scripts/mod/modpost.exe": "tool",
+	} {
+		p := filepath.Join(to, name)
+		b, err := os.ReadFile(p)
+		if err != nil || string(b) != want {
+			t.Errorf("%s: got %q, %v; want %q", name, b, err, want)
+		}
+		if st, err := os.Stat(p); err != nil || !st.ModTime().Equal(old) || st.Mode().Perm() != 0o755 {
+			t.Errorf("%s: time or mode was lost (%v)", name, err)
+		}
+	}
+	if l, err := os.Readlink(filepath.Join(to, "source")); err != nil || l != "/src" {
+		t.Errorf("symbolic link: %q, %v", l, err)
+	}
+	if err := CopyBuild(from, to); err == nil {
+		t.Error("copied over a folder that was there")
+	}
+	if err := CopyBuild(filepath.Join(dir, "none"), filepath.Join(dir, "new")); err == nil || isThere(filepath.Join(dir, "new")) {
+		t.Errorf("a failed copy was left behind, or no error: %v", err)
+	}
+}
+
+func isThere(p string) bool {
+	_, err := os.Stat(p)
+	return err == nil
 }
 
 // The merged fragments are what kernelconfigs accepts, and each one states
