@@ -510,3 +510,88 @@ func TestTreesAgainstGit(t *testing.T) {
 		t.Errorf("only %d of %d patches were taken", taken, n)
 	}
 }
+
+// TestDamagedAgainstGit damages diffs line by line and compares the decision
+// and the result with git apply.
+func TestDamagedAgainstGit(t *testing.T) {
+	n := 500
+	if testing.Short() {
+		n = 60
+	}
+	counts := map[Class]int{}
+	for seed := range n {
+		g := generator{rand.New(rand.NewPCG(uint64(seed), 5))}
+		dir := t.TempDir()
+		for i := range 2 {
+			a := g.lines(10+g.IntN(30), 12)
+			name := fmt.Sprintf("f%d", i)
+			writeFile(t, filepath.Join(dir, "a", name), g.join(a, g.IntN(9) == 0, false), 0o644)
+			writeFile(t, filepath.Join(dir, "b", name), g.join(g.edit(a, 1+g.IntN(3), 12), g.IntN(9) == 0, false), 0o644)
+		}
+		out, _, _ := gitTest(t, dir, nil, "diff", "--no-index", "--no-prefix", "a", "b")
+		lines := strings.SplitAfter(out, "\n")
+		for range 1 + g.IntN(2) {
+			if len(lines) < 2 {
+				break
+			}
+			i := g.IntN(len(lines) - 1)
+			switch g.IntN(8) {
+			case 0:
+				lines = slices.Delete(lines, i, i+1)
+			case 1:
+				lines = slices.Insert(lines, i, lines[i])
+			case 2:
+				lines[i] = []string{" ", "+", "-", "\\", "@", "x"}[g.IntN(6)] + strings.TrimLeft(lines[i], " +-")
+			case 3:
+				lines = slices.Insert(lines, i, []string{"\n", "text\n", "-- \n", "\\ No newline at end of file\n", "@@ -1 +1 @@\n", "--- a/f0\n", "+++ b/f0\n", "diff --git a/f0 b/f0\n"}[g.IntN(8)])
+			case 4:
+				lines[i] = strings.TrimSuffix(lines[i], "\n")
+			case 5:
+				lines = lines[:i]
+			case 6: // a digit of a hunk header, if there is one
+				if at := strings.IndexAny(lines[i], "123456789"); at >= 0 && strings.HasPrefix(lines[i], "@@") {
+					b := []byte(lines[i])
+					b[at] = byte('0' + g.IntN(10))
+					lines[i] = string(b)
+				}
+			case 7:
+				j := g.IntN(len(lines) - 1)
+				lines[i], lines[j] = lines[j], lines[i]
+			}
+		}
+		text := strings.Join(lines, "")
+		theirs := filepath.Join(dir, "a")
+		o, r, err := Check(NewOverlay(DirTree(theirs)), []byte(text), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts[r.Class]++
+		var changed []Change
+		for _, c := range o.Changed() {
+			changed = append(changed, c) // before git changes the tree
+		}
+		joins := false
+		files, _ := Parse([]byte(text))
+		for _, f := range files {
+			if b, err := os.ReadFile(filepath.Join(theirs, f.Old)); err == nil {
+				joins = joins || joinsLines(f, b)
+			}
+		}
+		_, stderr, gitErr := gitTest(t, theirs, []byte(text), "apply", "-")
+		if r.Applies != (gitErr == nil) {
+			stricter := joins || strings.Contains(r.Reason, "behind the end of the hunk") ||
+				strings.Contains(r.Reason, "followed by no change") && strings.HasPrefix(lines[len(lines)-1]+lines[max(len(lines)-2, 0)], "diff --git ")
+			if r.Applies || !stricter {
+				t.Errorf("seed %d: applies=%t (%s: %s), git: %s\n%s", seed, r.Applies, r.Class, r.Reason, stderr, text)
+			}
+			continue
+		}
+		for _, c := range changed {
+			got, err := os.ReadFile(filepath.Join(theirs, c.Path))
+			if c.Deleted != errors.Is(err, fs.ErrNotExist) || !c.Deleted && !bytes.Equal(got, c.Content) {
+				t.Errorf("seed %d: %s is %q, git makes %q\n%s", seed, c.Path, c.Content, got, text)
+			}
+		}
+	}
+	t.Log(counts)
+}

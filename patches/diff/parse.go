@@ -85,8 +85,10 @@ type parser struct {
 	pos  int
 	line int
 
-	gitHeaders    int // "diff --git" lines seen
-	gitHeaderLine int // line of the first
+	gitHeaders    int    // "diff --git" lines seen
+	gitHeaderLine int    // line of the first
+	lone          string // name of a "diff --git" line just skipped because nothing of a header followed
+	loneLine      int
 }
 
 // peek returns the line at byte offset at with its newline, or "" at the end.
@@ -169,6 +171,7 @@ func (p *parser) nextHeader() (*File, error) {
 			}
 			p.advance(l)
 			p.advance(next)
+			p.lone = ""
 			return f, nil
 		case strings.HasPrefix(l, "Binary files "):
 			// "diff -r" prints this line alone; git apply skips it in silence
@@ -365,9 +368,17 @@ header:
 		f.New = ""
 	}
 	// git_header_len <= len of the first line: not a header after all.
-	if p.line == f.Line+1 && p.pos < len(p.s) && !strings.HasPrefix(p.peek(p.pos), "@@ -") && !binaryStart(p.peek(p.pos)) {
+	if p.line == f.Line+1 && p.pos < len(p.s) {
+		p.lone, p.loneLine = f.Path(), f.Line
 		return nil, nil
 	}
+	if p.lone != "" && p.lone != f.Path() && p.lone != f.Old && !f.IsRename && !f.IsCopy {
+		// git mixes the two headers up and refuses, too.
+		e := p.errorf(f, Corrupt, "the header of %s on line %d is followed by no change", p.lone, p.loneLine)
+		e.Line, e.File, e.Hint = p.loneLine, p.lone, "lines were lost"
+		return nil, e
+	}
+	p.lone = ""
 	if !binaryStart(p.peek(p.pos)) && !strings.HasPrefix(p.peek(p.pos), "@@ -") && !f.metadata() {
 		if dashes {
 			e := p.errorf(f, Corrupt, "the header of the file is not followed by a hunk")
