@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"patchcheck/checks"
 	"patchcheck/patches/mail"
@@ -171,6 +172,7 @@ func TestThreads(t *testing.T) {
 		{"answers itself", []post{{subject: "[PATCH] a", id: "1", reply: "1"}}, []string{"v1 1/1"}},
 		{"patch in a reply", []post{{subject: "Re: question", id: "1", reply: "0"}}, []string{"v1 1/1 [reply-used]"}},
 		{"patch below scissors in a reply", []post{{subject: "Re: question", id: "1", reply: "0", body: "Try this:\n-- >8 --\nSubject: [PATCH] a\n\nText.\n---\n" + testDiff("x")}}, []string{"v1 1/1"}},
+		{"numbers below scissors", []post{{subject: "Re: question", id: "1", reply: "0", body: "Try:\n-- >8 --\nSubject: [PATCH v2 1/2] a\n\nText.\n---\n" + testDiff("x")}}, []string{"v2 1/2 missing [2] [missing-part!]"}},
 		{"replies do not count", []post{{subject: "[PATCH 1/1] a", id: "1"}, {subject: "Re: [PATCH 1/1] a", id: "2", reply: "1", body: "> " + strings.ReplaceAll(testDiff("x"), "\n", "\n> ") + "\nno\n"}}, []string{"v1 1/1"}},
 		{"huge total", []post{{subject: "[PATCH 1/99999] a", id: "1"}}, nil},
 	}
@@ -603,6 +605,50 @@ func TestJSON(t *testing.T) {
 	}
 	if back.Patches[0].Message != s.Patches[0].Message || back.Patches[0].Files[0].Path() != "fs/a.c" {
 		t.Errorf("%s", b)
+	}
+}
+
+// TestManyMails loads inputs whose mails could make the search for series slow.
+func TestManyMails(t *testing.T) {
+	const n = 1000
+	small := "x\n---\n--- a\n+++ b\n@@ -1 +1 @@\n-a\n+b\n"
+	shapes := map[string]func(i int) post{
+		"single mails":    func(i int) post { return post{subject: "[PATCH] a", id: fmt.Sprint(i)} },
+		"first parts":     func(i int) post { return post{subject: "[PATCH 1/2] a", id: fmt.Sprint(i)} },
+		"one long series": func(i int) post { return post{subject: fmt.Sprintf("[PATCH %d/1000] a", i+1), id: fmt.Sprint(i)} },
+		"files":           func(i int) post { return post{subject: fmt.Sprintf("[PATCH %d/1000] a", i+1)} },
+		"same file":       func(i int) post { return post{subject: "[PATCH 1/2] a", diff: fmt.Sprint(i)} },
+		"chain": func(i int) post {
+			return post{subject: "[PATCH v" + fmt.Sprint(i+1) + " 1/2] a", id: fmt.Sprint(i), reply: fmt.Sprint(i - 1)}
+		},
+		"chain of covers": func(i int) post {
+			return post{subject: "[PATCH v" + fmt.Sprint(i+1) + " 0/2] a", id: fmt.Sprint(i), reply: fmt.Sprint(i - 1), body: "x\n"}
+		},
+		"totals": func(i int) post {
+			return post{subject: fmt.Sprintf("[PATCH 1/%d] a", i+1), id: fmt.Sprint(i), reply: "0"}
+		},
+		"replies in a row": func(i int) post {
+			return post{subject: "Re: [PATCH] a", id: fmt.Sprint(i + 1), reply: fmt.Sprint(i), body: "Acked-by: A <a@b>\n"}
+		},
+		"versions of one cover": func(i int) post {
+			return post{subject: fmt.Sprintf("[PATCH v%d 1/2] a", i+1), id: fmt.Sprint(i + 1), reply: "0"}
+		},
+	}
+	for name, shape := range shapes {
+		posts := []post{{subject: "[PATCH] first", id: "0", body: small}}
+		for i := range n {
+			p := shape(i)
+			if p.body == "" {
+				p.body = strings.Replace(small, "+b", "+b"+p.diff, 1)
+			}
+			posts = append(posts, p)
+		}
+		start := time.Now()
+		all, err := LoadAll(context.Background(), []string{"-"}, LoadOptions{Stdin: bytes.NewReader(mbox(posts...)), WithTrailers: true})
+		if err != nil || len(all) == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+		t.Logf("%-22s %5d series in %v", name, len(all), time.Since(start).Round(time.Millisecond))
 	}
 }
 

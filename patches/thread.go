@@ -4,6 +4,7 @@ package patches
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -32,30 +33,53 @@ type group struct {
 	total    int
 	anchor   string // message id that its parts hang below; "" when they are not threaded
 	parts    []*part
+	numbered map[int]*part // by index; parts without a number are not in it
+	first    *part         // of the lowest index
+	unsent   bool          // a part has no message id
+	gone     bool          // joined to another group
 	problems []Problem
-	reroll   bool // parts of an older version were taken over
 	series   *Series
 }
 
-func (g *group) has(index int) *part {
-	for _, p := range g.parts {
-		if p.index == index {
-			return p
-		}
-	}
-	return nil
-}
+func (g *group) has(index int) *part { return g.numbered[index] }
 
 func (g *group) cover() *part { return g.has(0) }
 
+// add takes p in; replace is for a number that is there already.
+func (g *group) add(p *part) {
+	g.parts = append(g.parts, p)
+	g.take(p)
+}
+
+func (g *group) replace(old, p *part) {
+	g.parts[slices.Index(g.parts, old)] = p
+	g.take(p)
+}
+
+func (g *group) take(p *part) {
+	p.group = g
+	if p.index >= 0 {
+		if g.numbered == nil {
+			g.numbered = map[int]*part{}
+		}
+		g.numbered[p.index] = p
+	}
+	if g.first == nil || p.index <= g.first.index {
+		g.first = p
+	}
+	g.unsent = g.unsent || p.m.MessageID == ""
+}
+
 // disjoint reports whether no number is in both.
 func (g *group) disjoint(o *group) bool {
-	seen := map[int]bool{}
-	for _, p := range g.parts {
-		seen[p.index] = true
+	if g.first.index >= 0 && g.first.index == o.first.index {
+		return false
 	}
-	for _, p := range o.parts {
-		if seen[p.index] {
+	if len(g.parts) < len(o.parts) {
+		g, o = o, g
+	}
+	for n := range o.numbered {
+		if g.numbered[n] != nil {
 			return false
 		}
 	}
@@ -63,24 +87,7 @@ func (g *group) disjoint(o *group) bool {
 }
 
 // mailed reports whether the parts have message ids, that is were sent.
-func (g *group) mailed() bool {
-	for _, p := range g.parts {
-		if p.m.MessageID == "" {
-			return false
-		}
-	}
-	return true
-}
-
-func (g *group) first() *part {
-	best := g.parts[0]
-	for _, p := range g.parts {
-		if p.index < best.index {
-			best = p
-		}
-	}
-	return best
-}
+func (g *group) mailed() bool { return !g.unsent }
 
 func (g *group) problem(id, format string, args ...any) {
 	g.problems = append(g.problems, Problem{ID: id, Message: fmt.Sprintf(format, args...)})
@@ -315,13 +322,11 @@ func (t *threads) put(g *group, p *part) {
 			if keep == old {
 				return
 			}
-			g.parts[slices.Index(g.parts, old)] = p
-			p.group = g
+			g.replace(old, p)
 			return
 		}
 	}
-	g.parts = append(g.parts, p)
-	p.group = g
+	g.add(p)
 }
 
 // merge moves b's parts into a.
@@ -336,11 +341,10 @@ func (t *threads) merge(a, b *group) {
 		a.total = max(a.total, b.total)
 	}
 	for _, p := range b.parts {
-		p.group = a
+		a.add(p)
 	}
-	a.parts = append(a.parts, b.parts...)
 	a.problems = append(a.problems, b.problems...)
-	t.groups = slices.DeleteFunc(t.groups, func(g *group) bool { return g == b })
+	b.gone = true
 }
 
 // mixed notes that parts of one series carry different versions.
@@ -372,56 +376,82 @@ func (g *group) mixed(o *group) {
 	g.version, g.explicit = v, true
 }
 
-// joinThreaded joins groups that hang below the same mail but differ in a mark.
-func (t *threads) joinThreaded() {
-	for again := true; again; {
-		again = false
-	search:
-		for i, a := range t.groups {
-			for _, b := range t.groups[i+1:] {
-				if a.anchor == "" || a.anchor != b.anchor || a.parts[0].index < 0 || b.parts[0].index < 0 || !a.disjoint(b) {
-					continue
+// join merges groups of one bucket as long as two of them match.
+func (t *threads) join(bucket []*group, match func(a, b *group) bool) {
+	for i, a := range bucket {
+		for again := true; again && !a.gone; {
+			again = false
+			for _, b := range bucket[i+1:] {
+				if !b.gone && match(a, b) {
+					t.merge(a, b)
+					again = true // what did not match before may match now
 				}
-				versions := a.version == b.version || !a.explicit || !b.explicit
-				totals := a.total == b.total || a.version == b.version
-				if !versions || !totals {
-					continue
-				}
-				// v2 of some patches only is a re-roll unless the cover is v2 too.
-				if a.version != b.version && a.cover() == nil && b.cover() == nil {
-					continue
-				}
-				t.merge(a, b)
-				again = true
-				break search
 			}
 		}
 	}
 }
 
+// buckets sorts groups by a key that only groups which can match share.
+func buckets[K comparable](groups []*group, key func(*group) K) [][]*group {
+	at := map[K]int{}
+	var out [][]*group
+	for _, g := range groups {
+		k := key(g)
+		i, ok := at[k]
+		if !ok {
+			i = len(out)
+			at[k] = i
+			out = append(out, nil)
+		}
+		out[i] = append(out[i], g)
+	}
+	return out
+}
+
+func (t *threads) sweep() {
+	t.groups = slices.DeleteFunc(t.groups, func(g *group) bool { return g.gone })
+}
+
+// joinThreaded joins groups that hang below the same mail but differ in a mark.
+func (t *threads) joinThreaded() {
+	for _, bucket := range buckets(t.groups, func(g *group) string { return g.anchor }) {
+		if bucket[0].anchor == "" {
+			continue
+		}
+		t.join(bucket, func(a, b *group) bool {
+			if a.first.index < 0 || b.first.index < 0 {
+				return false
+			}
+			if a.version != b.version && (a.explicit && b.explicit || a.total != b.total) {
+				return false
+			}
+			// v2 of some patches only is a re-roll unless the cover is v2 too.
+			if a.version != b.version && a.cover() == nil && b.cover() == nil {
+				return false
+			}
+			return a.disjoint(b)
+		})
+	}
+	t.sweep()
+}
+
 // joinLoose joins groups that are not threaded: files of git format-patch, and
 // mails sent without --thread.
 func (t *threads) joinLoose() {
-	for again := true; again; {
-		again = false
-	search:
-		for i, a := range t.groups {
-			for _, b := range t.groups[i+1:] {
-				if !t.looseMatch(a, b) {
-					continue
-				}
-				t.merge(a, b)
-				again = true
-				break search
-			}
+	for _, bucket := range buckets(t.groups, func(g *group) int { return g.total }) {
+		if bucket[0].total > 0 {
+			t.join(bucket, t.looseMatch)
 		}
 	}
+	t.sweep()
 	// Two different mails of one number, without a thread to tell them apart:
 	// a whole posting and one odd part are one series.
-	for i := 0; i < len(t.groups); i++ {
-		a := t.groups[i]
-		for _, b := range slices.Clone(t.groups[i+1:]) {
-			if a.mailed() || b.mailed() || a.total == 0 || a.total != b.total || a.version != b.version || len(b.parts) >= len(a.parts) || len(b.parts) == a.total {
+	for i, a := range t.groups {
+		if a.mailed() || a.gone || a.total == 0 || len(a.parts) < 2 {
+			continue
+		}
+		for _, b := range t.groups[i+1:] {
+			if b.gone || b.mailed() || a.total != b.total || a.version != b.version || len(b.parts) >= len(a.parts) || len(b.parts) == a.total {
 				continue
 			}
 			var nums []string
@@ -429,13 +459,14 @@ func (t *threads) joinLoose() {
 				nums = append(nums, fmt.Sprintf("%d/%d", p.index, p.total))
 			}
 			a.fatal("series.duplicate-part", "patch %s is there twice with different content", strings.Join(nums, ", "))
-			t.groups = slices.DeleteFunc(t.groups, func(g *group) bool { return g == b })
+			b.gone = true
 		}
 	}
+	t.sweep()
 }
 
 func (t *threads) looseMatch(a, b *group) bool {
-	if a.total == 0 || a.total != b.total || a.parts[0].index < 0 || b.parts[0].index < 0 || !a.disjoint(b) {
+	if a.first.index < 0 || b.first.index < 0 || !a.disjoint(b) {
 		return false
 	}
 	if a.version != b.version {
@@ -452,11 +483,11 @@ func (t *threads) looseMatch(a, b *group) bool {
 		return true
 	}
 	// Mails: both must begin a thread or hang below a mail that is not here.
-	fa, fb := a.first().m, b.first().m
+	fa, fb := a.first.m, b.first.m
 	if !strings.EqualFold(fa.From.Addr, fb.From.Addr) || fa.Date.Sub(fb.Date).Abs() > 24*time.Hour {
 		return false
 	}
-	loose := func(g *group) bool { return g.cover() == nil && g.anchor == g.first().m.MessageID }
+	loose := func(g *group) bool { return g.cover() == nil && g.anchor == g.first.m.MessageID }
 	alone := func(g *group) bool { return g.cover() != nil && len(g.parts) == 1 }
 	return (loose(a) || alone(a)) && (loose(b) || alone(b)) || stem(fa.MessageID) != "" && stem(fa.MessageID) == stem(fb.MessageID)
 }
@@ -476,7 +507,7 @@ func stem(id string) string {
 // version whose patches it answers.
 func (t *threads) rerolls() {
 	for _, g := range t.groups {
-		if g.cover() != nil || g.total == 0 || len(g.parts) >= g.total || g.parts[0].index < 1 || !g.explicit {
+		if g.cover() != nil || g.total == 0 || len(g.parts) >= g.total || g.first.index < 1 || !g.explicit {
 			continue
 		}
 		var old *group
@@ -504,8 +535,7 @@ func (t *threads) rerolls() {
 		for _, p := range g.parts {
 			nums = append(nums, fmt.Sprintf("%d/%d", p.index, p.total))
 		}
-		g.parts = append(g.parts, taken...)
-		g.reroll = true
+		g.parts = append(g.parts, taken...) // they stay parts of the old group too
 		g.problem("series.partial-reroll", "v%d has only %s; the other parts are those of v%d", g.version, strings.Join(nums, ", "), old.version)
 	}
 }
@@ -799,6 +829,21 @@ func (s *Series) parseDiff(p *Patch) {
 // damage says what is wrong with a diff and what most likely did it.
 func damage(p *Patch, err error) string {
 	msg := "the diff is damaged: " + mail.PrintableLine(clip(err.Error(), 300))
+	// Where it is in the file as sent, which an encoding may have changed.
+	var pe *diff.ParseError
+	if errors.As(err, &pe) && pe.Line > 0 {
+		pos := 0
+		for range pe.Line - 1 {
+			i := bytes.IndexByte(p.Diff[pos:], '\n')
+			if i < 0 {
+				break
+			}
+			pos += i + 1
+		}
+		if off := p.Mail.RawOffset(pos); off >= 0 {
+			msg += fmt.Sprintf(" (byte %d of the input)", off)
+		}
+	}
 	f := p.Mail.Facts
 	switch {
 	case f.NBSPIndent > 0:

@@ -157,18 +157,30 @@ func parseHeader(b []byte) (h Header, body []byte, cut bool) {
 // blanks), since mailers write them there. Neighbouring words of one charset
 // are joined before conversion: some mailers cut within a character.
 func decodeWords(s string) string {
-	if !strings.Contains(s, "=?") {
-		if utf8.ValidString(s) {
-			return s
+	t, _, _ := decodeWordsIn(s)
+	return t
+}
+
+// decodeWordsIn also tells about the first charset that is not what it says.
+func decodeWordsIn(s string) (text string, verdict charsetVerdict, charset string) {
+	note := func(v charsetVerdict, name string) {
+		if verdict == charsetOK {
+			verdict, charset = v, name
 		}
-		return latin1([]byte(s))
+	}
+	if !utf8.ValidString(s) {
+		note(charsetGuessed, "")
+	}
+	if !strings.Contains(s, "=?") {
+		return guessString(s), verdict, charset
 	}
 	var out strings.Builder
 	var pend []byte
 	pendCharset := ""
 	flush := func() {
 		if pend != nil {
-			t, _ := toUTF8(pend, pendCharset)
+			t, v := toUTF8(pend, pendCharset)
+			note(v, pendCharset)
 			out.WriteString(t)
 			pend = nil
 		}
@@ -201,7 +213,7 @@ func decodeWords(s string) string {
 	}
 	flush()
 	out.WriteString(guessString(s))
-	return out.String()
+	return out.String(), verdict, charset
 }
 
 func guessString(s string) string {
@@ -410,7 +422,7 @@ func unquotePairs(s string) string {
 func ParseAddressList(raw string) []Address {
 	var out []Address
 	piece := func(s string) {
-		if s = strings.TrimSpace(s); s == "" || len(out) >= maxAddresses {
+		if s = strings.Trim(s, " \t,"); s == "" || len(out) >= maxAddresses {
 			return
 		}
 		out = append(out, ParseAddress(decodeWords(s)))
@@ -512,10 +524,8 @@ func ParseDate(s string) time.Time {
 	if s == "" || len(s) > 200 {
 		return time.Time{}
 	}
-	if t, err := mail.ParseDate(s); err == nil {
-		return t
-	}
-	// Drop a trailing comment, name the zone, drop a wrong weekday.
+	// Drop a trailing comment, and give the zone as a number: package mail
+	// takes names of zones for UTC.
 	if i := strings.IndexByte(s, '('); i > 0 {
 		s = strings.TrimSpace(s[:i])
 	}
@@ -530,7 +540,7 @@ func ParseDate(s string) time.Time {
 		}
 	}
 	try := []string{s}
-	if i := strings.Index(s, ", "); i > 0 {
+	if i := strings.Index(s, ", "); i > 0 { // the weekday may be wrong
 		try = append(try, s[i+2:])
 	}
 	for _, s := range try {

@@ -13,6 +13,8 @@ type Raw struct {
 	Data     []byte // header, empty line, body; mbox quoting undone
 	Offset   int    // of Data, or of the separator when there was one, in the source, in bytes
 	Unquoted int    // ">From " lines that were undone
+
+	envelope int // bytes of the separator line
 }
 
 // IsMbox reports whether data begins with an mbox separator, after empty
@@ -74,7 +76,7 @@ func nextFrom(b []byte, pos int) int {
 
 func makeRaw(chunk []byte, off int) Raw {
 	line, rest := cutLine(chunk)
-	r := Raw{Envelope: string(trimCR(line)), Data: rest, Offset: off}
+	r := Raw{Envelope: string(trimCR(line)), Data: rest, Offset: off, envelope: len(chunk) - len(rest)}
 	r.Commit = separatorCommit(r.Envelope)
 	if bytes.HasPrefix(rest, []byte(">From ")) || bytes.Contains(rest, []byte("\n>From ")) ||
 		bytes.Contains(rest, []byte("\n>>")) {

@@ -60,8 +60,11 @@ type Message struct {
 	Facts    Facts      `json:"facts"`
 	Problems []Problem  `json:"problems,omitempty"`
 
-	text []byte
-	segs []segment
+	text      []byte
+	segs      []segment
+	rawBody   []byte // as sent
+	bodyStart int    // offset of rawBody in the source, -1 when not known
+	diffStart int    // offset of Diff in PatchText
 }
 
 // Facts is what reading the mail showed, for checks. None is a fault by
@@ -132,7 +135,7 @@ func (m *Message) charset(v charsetVerdict, declared string) {
 	switch v {
 	case charsetGuessed:
 		m.Facts.CharsetWrong = "no charset declared, text is not UTF-8"
-		m.problem("mail.charset-missing", "the mail declares no charset and is not UTF-8; it is read as ISO-8859-1")
+		m.problem("mail.charset-missing", "text or header of the mail declare no charset and are not UTF-8; they are read as ISO-8859-1")
 	case charsetUnknown:
 		m.Facts.CharsetWrong = "unknown charset " + declared
 		m.problem("mail.charset-unknown", "the mail declares the charset %q, which is not known; git am refuses it", declared)
@@ -147,7 +150,15 @@ func Parse(r Raw, opts Options) *Message {
 	m := &Message{Commit: r.Commit, Offset: r.Offset}
 	m.Facts.MboxUnquoted = r.Unquoted
 	h, body, cut := parseHeader(skipLeading(r.Data))
+	m.rawBody = body
 	m.read(h, body, cut, opts)
+	m.bodyStart = -1
+	if r.Unquoted == 0 {
+		m.bodyStart = r.Offset + len(r.Data) - len(body)
+		if r.Envelope != "" {
+			m.bodyStart += r.envelope
+		}
+	}
 	return m
 }
 
@@ -155,7 +166,9 @@ func Parse(r Raw, opts Options) *Message {
 // as an archive page or a bare diff; h is what else is known of it.
 func ParseText(h Header, text []byte, offset int, opts Options) *Message {
 	m := &Message{Offset: offset}
+	m.rawBody = text
 	m.read(h, text, false, opts)
+	m.bodyStart = offset
 	m.Facts.RawHeader8Bit = false
 	return m
 }
@@ -192,6 +205,10 @@ func (m *Message) read(h Header, body []byte, cut bool, opts Options) {
 	w := &walker{m: m}
 	w.walk(h, body, opts.depth)
 	m.text, m.segs = w.text, w.segs
+	if t, ok := clearText(m.text); ok {
+		m.Facts.Signed = "inline-pgp"
+		m.replaceText(t)
+	}
 	if len(bytes.TrimSpace(m.text)) == 0 && m.Facts.HTML {
 		m.text = w.htmlText
 		m.segs = []segment{{len(m.text), "", 0}}
@@ -207,15 +224,7 @@ func (m *Message) read(h Header, body []byte, cut bool, opts Options) {
 	encoded := m.Facts.TransferEncoding == "base64" || m.Facts.TransferEncoding == "quoted-printable"
 	before := len(m.text)
 	if t := normalizeCR(m.text, encoded, &m.Facts); len(t) != before {
-		m.text = t
-		// Only mails of one charset keep exact bounds; others are rare enough
-		// to be read in the charset of their first part.
-		if len(m.segs) > 1 {
-			m.segs = m.segs[:1]
-		}
-		if len(m.segs) == 1 {
-			m.segs[0].end = len(t)
-		}
+		m.replaceText(t)
 	}
 	if m.Facts.QuotedCRLF {
 		m.problem("mail.quoted-crlf", "the lines of the %s body end in CRLF (quoted CRLF): a relay has re-encoded the mail; git am keeps the CR and then fails to apply", m.Facts.TransferEncoding)
@@ -237,6 +246,103 @@ func (m *Message) read(h Header, body []byte, cut bool, opts Options) {
 	m.readText(opts)
 }
 
+// replaceText puts in a text that lines or line ends were taken out of. Only
+// mails of one charset keep exact bounds of their parts; others are rare
+// enough to be read in the charset of the first.
+func (m *Message) replaceText(t []byte) {
+	m.text = t
+	if len(m.segs) > 1 {
+		m.segs = m.segs[:1]
+	}
+	if len(m.segs) == 1 {
+		m.segs[0].end = len(t)
+	}
+}
+
+const (
+	pgpSigned    = "-----BEGIN PGP SIGNED MESSAGE-----"
+	pgpSignature = "-----BEGIN PGP SIGNATURE-----"
+)
+
+// clearText undoes an OpenPGP cleartext signature (RFC 9580 7): armor headers
+// and signature go, and the "- " before lines that begin with a dash.
+func clearText(b []byte) ([]byte, bool) {
+	s := skipLeading(b)
+	if !bytes.HasPrefix(s, []byte(pgpSigned)) {
+		return b, false
+	}
+	for len(s) > 0 { // armor headers, up to an empty line
+		var l []byte
+		l, s = cutLine(s)
+		if len(bytes.TrimSpace(l)) == 0 {
+			break
+		}
+	}
+	out := make([]byte, 0, len(s))
+	for len(s) > 0 {
+		l, rest := cutLine(s)
+		if bytes.HasPrefix(l, []byte(pgpSignature)) {
+			break
+		}
+		out = append(out, bytes.TrimPrefix(l, []byte("- "))...)
+		out = append(out, '\n')
+		s = rest
+	}
+	return out, true
+}
+
+// RawOffset returns the offset in the mail's source, in bytes, of the byte at
+// offset pos of Diff, or -1 when it is not known because the mail has several
+// parts or its text was rewritten.
+func (m *Message) RawOffset(pos int) int {
+	if len(m.Diff) == 0 || m.bodyStart < 0 || len(m.segs) != 1 || m.Facts.Multipart != "" || m.Facts.Signed != "" ||
+		m.Facts.Flowed && !m.Facts.FlowedIgnored || m.Facts.MboxUnquoted > 0 || pos < 0 || pos > len(m.Diff) {
+		return -1
+	}
+	target := len(m.text) - len(m.PatchText) + m.diffStart + pos
+	if m.Facts.CRLF || m.Facts.QuotedCRLF {
+		target += bytes.Count(m.text[:min(target, len(m.text))], []byte("\n"))
+	}
+	return m.bodyStart + rawOffset(m.rawBody, m.Facts.TransferEncoding, target)
+}
+
+// rawOffset returns the offset in an encoded body at which its decoded text
+// has the given length.
+func rawOffset(b []byte, enc string, target int) int {
+	n, i := 0, 0
+	switch enc {
+	case "base64":
+		for bits := 0; i < len(b) && n < target; i++ {
+			if base64Value[b[i]] >= 0 {
+				if bits += 6; bits >= 8 {
+					bits -= 8
+					n++
+				}
+			}
+		}
+	case "quoted-printable":
+		for i < len(b) && n < target {
+			out, _, _, _ := decodeQP(b[i:min(i+3, len(b))])
+			switch {
+			case b[i] != '=':
+				i, n = i+1, n+1
+			case len(out) == 1 && i+2 < len(b) && isHexPair(string(b[i+1:i+3])):
+				i, n = i+3, n+1
+			default: // soft line break
+				j := bytes.IndexByte(b[i:], '\n')
+				if j < 0 || len(bytes.TrimSpace(b[i+1:i+j])) > 0 {
+					i, n = i+1, n+1
+					continue
+				}
+				i += j + 1
+			}
+		}
+	default:
+		i = target
+	}
+	return min(i, len(b))
+}
+
 func (m *Message) readHeader() {
 	h := m.Header
 	for _, f := range h {
@@ -245,6 +351,11 @@ func (m *Message) readHeader() {
 				m.Facts.RawHeader8Bit = true
 				break
 			}
+		}
+	}
+	for _, name := range []string{"Subject", "From"} {
+		if _, v, charset := decodeWordsIn(clip(h.Raw(name), 8192)); v != charsetOK {
+			m.charset(v, charset)
 		}
 	}
 	m.RawSubject = collapse(h.Get("Subject"))
@@ -371,6 +482,7 @@ func (m *Message) setDiff(c cut) {
 	}
 	m.Appendix = m.convert(c.appendix, c.diff)
 	m.Diff = m.text[c.diff:c.diffEnd:c.diffEnd]
+	m.diffStart = c.diff - c.logEnd
 	m.Tail = m.convert(c.diffEnd, len(m.text))
 	f := &m.Facts
 	f.NBSP, f.NBSPIndent, f.TabIndent, f.SpaceIndent = c.ext.nbsp, c.ext.nbspIndent, c.ext.tabs, c.ext.spaces
@@ -393,7 +505,11 @@ func (m *Message) applyInBody(c cut) {
 				m.Author = a
 			}
 		case "Subject":
-			m.Title = ParseSubject(v).Title
+			s := ParseSubject(v)
+			m.Title = s.Title
+			if s.Patch { // "[PATCH 2/3] title": it has the say about the place too
+				m.Subject = s
+			}
 		case "Date":
 			m.RawDate = collapse(v)
 			m.AuthorDate = ParseDate(v)
@@ -450,6 +566,10 @@ var (
 	reRobotName = regexp.MustCompile(`(?i)\b(robot|syzbot|bot|patchwork-bot|kernelci|buildbot|autobuilder|mailer-daemon)\b`)
 )
 
+// Notices that tree maintainers' scripts send under a person's name; they
+// carry a patch that was taken elsewhere.
+var reNotice = regexp.MustCompile(`(?i)^(?:patch "[^"]*" has been (?:added|queued|removed)|failed: patch ")|^[+-] \S+\.patch (?:added to|removed from)|^\S+\.patch (?:added to|removed from)|^\[(?:merged|folded|to-be-updated|obsolete|withdrawn|nacked)[^\]]*\] \S+\.patch`)
+
 // robot says why a mail is taken to be written by a program, or "".
 func robot(m *Message) string {
 	local, _, _ := strings.Cut(m.From.Addr, "@")
@@ -458,6 +578,9 @@ func robot(m *Message) string {
 		return "sender " + m.From.Addr
 	case len(m.From.Name) < 200 && m.From.Name != m.From.Addr && reRobotName.MatchString(m.From.Name):
 		return "sender " + m.From.Name
+	}
+	if !m.Subject.Patch && reNotice.MatchString(m.RawSubject) {
+		return "notice of a tree: " + clip(m.RawSubject, 60)
 	}
 	if v := strings.ToLower(m.Header.Raw("Auto-Submitted")); strings.HasPrefix(v, "auto-") {
 		return "Auto-Submitted: " + clip(v, 60)
@@ -510,6 +633,11 @@ func isFooter(b []byte) bool {
 	case len(line) >= 20 && len(bytes.Trim(line, "_")) == 0:
 	case len(line) >= 10 && bytes.HasPrefix(line, []byte("-=-=-=")):
 	case string(line) == "--":
+		// The version of git is a signature, and the footer follows it.
+		next, _ := cutLine(rest)
+		if bytes.Contains(rest, []byte("\n________")) || len(next) > 0 && next[0] >= '0' && next[0] <= '9' {
+			return false
+		}
 	default:
 		return false
 	}

@@ -97,7 +97,12 @@ func (w *walker) walk(h Header, body []byte, depth int) {
 	switch {
 	case strings.HasPrefix(typ, "multipart/"):
 		b := params["boundary"]
-		if b == "" || !hasBoundary(body, b) {
+		var parts [][]byte
+		closed := false
+		if b != "" && hasBoundary(body, b) {
+			parts, closed = splitParts(body, b)
+		}
+		if len(parts) == 0 {
 			if depth == 0 {
 				w.m.Facts.MIMEWrong = fmt.Sprintf("Content-Type says %s, but the body has no such parts", typ)
 				w.problem("mail.mime-wrong", "the mail header says %s, but the body is not divided into parts; it is read as plain text, and git am may refuse it", typ)
@@ -106,7 +111,6 @@ func (w *walker) walk(h Header, body []byte, depth int) {
 			return
 		}
 		w.boundary++
-		parts, closed := splitParts(body, b)
 		if !closed {
 			w.problem("mail.mime-truncated", "the last MIME part has no closing boundary: the mail may have been cut short")
 		}
