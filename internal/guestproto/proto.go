@@ -86,6 +86,7 @@ const (
 	VerbPoweroff  = "poweroff"    // -> nothing: sync, then end the guest
 	VerbStacks    = "stacks"      // Stacks -> StacksResult: kernel stacks of stuck tasks
 	VerbCounters  = "counters"    // -> Counters: what NFS, SunRPC and RDMA count by themselves
+	VerbFio       = "io.fio"      // Fio -> FioResult: run a fio job
 	VerbLeaks     = "leaks"       // -> Leaks: scan with kmemleak, read its report
 )
 
@@ -404,4 +405,20 @@ type Op struct {
 type Leaks struct {
 	Text  string `json:"text"`
 	Count int    `json:"count"`
+}
+
+// Fio runs fio(1), which needs an image with the fio layer.
+type Fio struct {
+	Job  string   `json:"job"`            // text of a job file
+	Args []string `json:"args,omitempty"` // further options, before the job file
+}
+
+// FioResult is what fio left, for checks/fio to judge: fio may fail with a
+// document and succeed without one.
+type FioResult struct {
+	Output    string `json:"output"` // stdout: notices, then a json+ document
+	Stderr    string `json:"stderr,omitempty"`
+	Exit      int    `json:"exit"` // status, or 128 + signal
+	Version   string `json:"version"`
+	ElapsedUS int64  `json:"elapsed_us"`
 }

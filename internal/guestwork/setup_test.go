@@ -627,3 +627,13 @@ func TestAddResources(t *testing.T) {
 		addResources(map[string]int64{}, msg[:n]) // cut short anywhere
 	}
 }
+
+func TestFio(t *testing.T) {
+	ctx := context.Background()
+	if _, err := (&work{}).fio(ctx, &guestproto.Fio{Job: " "}, nil); class(err) != guestproto.ClassUsage {
+		t.Errorf("an empty job: %v", err)
+	}
+	if _, err := fakeRoot(t, nil).fio(ctx, &guestproto.Fio{Job: "[x]"}, nil); class(err) != guestproto.ClassSetup || !strings.Contains(err.Error(), "no fio") {
+		t.Errorf("without fio: %v", err)
+	}
+}

@@ -81,6 +81,7 @@ func Verbs() map[string]Handler {
 		guestproto.VerbStacks:    verb(w.stacks),
 		guestproto.VerbCounters:  verb(w.counters),
 		guestproto.VerbLeaks:     verb(w.leaks),
+		guestproto.VerbFio:       verb(w.fio),
 	}
 }
 
