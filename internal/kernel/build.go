@@ -184,8 +184,18 @@ func (opt BuildOptions) sandbox(ctx context.Context) (Sandbox, error) {
 
 // make runs make confined, with its output to out.
 func (w *Workspace) make(ctx context.Context, sb Sandbox, tc *Toolchain, argv []string, out io.Writer) (proc.Result, error) {
+	if err := unix.Flock(int(w.busy.Fd()), unix.LOCK_EX); err != nil {
+		return proc.Result{Exit: -1}, fmt.Errorf("cannot lock the workspace: %w", err)
+	}
+	// The lock stays with whatever of make's processes is left, should make have
+	// been killed; closing gives up our share only.
+	defer func() {
+		path := w.busy.Name()
+		w.busy.Close()
+		w.busy, _ = os.Open(path)
+	}()
 	return sb.run(ctx, append([]string{w.Src}, outside(tc.ccPath, tc.Python)...), []string{w.Obj}, tc.env(), proc.Cmd{
-		Argv: argv, Dir: w.Obj, Merge: true, Stdout: out, MaxOutput: 1 << 20, Stdin: bytes.NewReader(nil),
+		Argv: argv, Dir: w.Obj, Merge: true, Stdout: out, MaxOutput: 1 << 20, Stdin: bytes.NewReader(nil), Inherit: []*os.File{w.busy},
 	})
 }
 
@@ -575,6 +585,11 @@ func (w *Workspace) repair() error {
 		}
 		printed = p.seen
 	}
+	// Nothing of that make may still be writing.
+	if err := unix.Flock(int(w.busy.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("cannot lock the workspace: %w", err)
+	}
+	defer unix.Flock(int(w.busy.Fd()), unix.LOCK_UN)
 	// One second of slack for file systems with coarse times; what is removed
 	// in vain is compiled again, no more.
 	since := time.Unix(0, w.state.BuildStart).Add(-time.Second)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -126,7 +125,8 @@ func (p *logParser) line(s string) {
 			delete(p.led, p.current)
 		default:
 			p.led[p.current] = []string{}
-			if p.step != "CHECK" && !known {
+			// The symbol tables of the link are no objects of the source.
+			if p.step != "CHECK" && !known && !strings.HasPrefix(p.current, ".tmp_") {
 				p.objects = append(p.objects, p.current)
 			}
 		}
@@ -140,8 +140,8 @@ func (p *logParser) line(s string) {
 		}
 		return
 	}
-	if strings.TrimSpace(s) == "" {
-		return
+	if strings.TrimSpace(s) == "" || strings.HasPrefix(s, "Kernel: ") && strings.Contains(s, " is ready ") {
+		return // the last line of a good build is no diagnostic
 	}
 	if p.current == "" {
 		p.loose = append(p.loose, s)
@@ -188,15 +188,50 @@ func readLine(br *bufio.Reader) (string, error) {
 	}
 }
 
-// prune drops objects that are no more.
+// prune drops objects that are no more, and those whose source is no more: make
+// leaves their files behind, and their old diagnostics would count.
 func (w *Workspace) prune() {
+	there := func(dir, rel string) bool {
+		_, err := os.Lstat(filepath.Join(dir, rel))
+		return err == nil
+	}
 	for obj := range w.led {
 		if !filepath.IsLocal(obj) {
 			delete(w.led, obj)
 			continue
 		}
-		if _, err := os.Lstat(filepath.Join(w.Obj, obj)); errors.Is(err, fs.ErrNotExist) && strings.HasSuffix(obj, ".o") {
+		stem, ok := strings.CutSuffix(obj, ".o")
+		if !ok {
+			continue
+		}
+		if !there(w.Obj, obj) {
 			delete(w.led, obj)
+			continue
+		}
+		if there(w.Src, stem+".c") || there(w.Src, stem+".S") || there(w.Obj, stem+".c") || there(w.Obj, stem+".S") || there(w.Src, w.sourceOf(obj)) {
+			continue
+		}
+		delete(w.led, obj)
+		os.Remove(filepath.Join(w.Obj, obj))
+		os.Remove(filepath.Join(w.Obj, path.Dir(obj), "."+path.Base(obj)+".cmd"))
+	}
+}
+
+// sourceOf reads an object's source, relative to the tree, from its command
+// file: "source_net/sunrpc/svc.o := /path/net/sunrpc/svc.c". A source that
+// kbuild does not name counts as the tree's Makefile, which is always there.
+func (w *Workspace) sourceOf(obj string) string {
+	b, err := w.readObj(path.Join(path.Dir(obj), "."+path.Base(obj)+".cmd"), 4<<20)
+	if err != nil {
+		return "Makefile"
+	}
+	for _, line := range strings.Split(string(b), "\n") {
+		if rest, ok := strings.CutPrefix(line, "source_"+obj+" := "); ok {
+			if rel, ok := strings.CutPrefix(rest, w.Src+"/"); ok && filepath.IsLocal(rel) {
+				return rel
+			}
+			return "Makefile"
 		}
 	}
+	return "Makefile"
 }

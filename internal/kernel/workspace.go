@@ -110,6 +110,7 @@ type Workspace struct {
 	tree  *Tree
 	cache *cache.Cache
 	lock  *cache.Lock
+	busy  *os.File // locked through every process that make starts, see waitForMake
 	state wsState
 	led   Ledger
 
@@ -166,6 +167,9 @@ func OpenWorkspace(ctx context.Context, c *cache.Cache, t *Tree, configKey strin
 	if err := os.MkdirAll(w.Dir, 0o755); err != nil {
 		return nil, explainFull(err, c)
 	}
+	if err := w.waitForMake(ctx); err != nil {
+		return nil, explainFull(err, c)
+	}
 	w.load()
 	if err := w.populate(ctx); err != nil {
 		return nil, explainFull(err, c)
@@ -181,7 +185,30 @@ func OpenWorkspace(ctx context.Context, c *cache.Cache, t *Tree, configKey strin
 }
 
 // Close gives the workspace to the next process. It stays in the cache.
-func (w *Workspace) Close() error { return w.lock.Close() }
+func (w *Workspace) Close() error {
+	if w.busy != nil {
+		w.busy.Close()
+	}
+	return w.lock.Close()
+}
+
+// waitForMake waits until the last process of a make that was killed with its
+// patchcheck is gone. The workspace's lock went with that patchcheck, but its
+// compilers live some milliseconds longer, and without a sandbox until they
+// are done; they inherited the lock taken here.
+func (w *Workspace) waitForMake(ctx context.Context) error {
+	path := filepath.Join(w.Dir, "busy")
+	l, err := cache.LockFile(ctx, path, func(string) { w.progress("waiting for the compilers of a killed run to end") })
+	if err != nil {
+		return err
+	}
+	if err := l.Close(); err != nil {
+		return err
+	}
+	// Read-only: what make starts has no use for it but to keep it open.
+	w.busy, err = os.Open(path)
+	return err
+}
 
 // Tree is the tree that Src is a copy of.
 func (w *Workspace) Tree() *Tree { return w.tree }

@@ -31,6 +31,9 @@ type Cmd struct {
 	Stderr io.Writer
 	// Merge sends stderr to Stdout too, in the order written.
 	Merge bool
+	// Inherit are files that the program and its children keep open, from
+	// descriptor 3 on: a lock held through them lasts as long as any of them.
+	Inherit []*os.File
 	// MaxOutput bounds what Result keeps of each stream, in bytes; 0 means 64 MiB.
 	MaxOutput int
 }
@@ -107,6 +110,7 @@ func Run(ctx context.Context, c Cmd) (Result, error) {
 		cmd.Env = MinimalEnv()
 	}
 	cmd.Stdin = c.Stdin
+	cmd.ExtraFiles = c.Inherit
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.WaitDelay = 3 * time.Second
 	out, errb := &capped{max: max, tee: c.Stdout}, &capped{max: max, tee: c.Stderr}
