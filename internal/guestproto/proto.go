@@ -87,7 +87,7 @@ const (
 	VerbStacks    = "stacks"      // Stacks -> StacksResult: kernel stacks of stuck tasks
 	VerbCounters  = "counters"    // -> Counters: what NFS, SunRPC and RDMA count by themselves
 	VerbFio       = "io.fio"      // Fio -> FioResult: run a fio job
-	VerbLeaks     = "leaks"       // -> Leaks: scan with kmemleak, read its report
+	VerbLeaks     = "leaks"       // LeaksRequest -> Leaks: scan with kmemleak, read its report
 )
 
 // Facts describe the guest.
@@ -401,7 +401,14 @@ type Op struct {
 	Errors   int64 `json:"errors"`
 }
 
-// Leaks is what kmemleak reports.
+// LeaksRequest is for taking a base line: with Clear, what is found now is
+// forgotten and not reported again.
+type LeaksRequest struct {
+	Clear bool `json:"clear,omitempty"`
+}
+
+// Leaks is what kmemleak reports: objects of at least 5 s of age that nothing
+// refers to.
 type Leaks struct {
 	Text  string `json:"text"`
 	Count int    `json:"count"`

@@ -112,8 +112,8 @@ func parseSlabinfo(s string) map[string]int64 {
 }
 
 // leaks serves VerbLeaks (kernel Documentation/dev-tools/kmemleak.rst). Two
-// scans: an object must be seen unreferenced and be some seconds old.
-func (w *work) leaks(ctx context.Context, _ *struct{}, log func(string)) (*guestproto.Leaks, error) {
+// scans, because an object that changed between them is not taken for a leak.
+func (w *work) leaks(ctx context.Context, r *guestproto.LeaksRequest, log func(string)) (*guestproto.Leaks, error) {
 	if err := ensureMount("debugfs", "/sys/kernel/debug", "debugfs", "", "CONFIG_DEBUG_FS"); err != nil {
 		return nil, err
 	}
@@ -129,6 +129,11 @@ func (w *work) leaks(ctx context.Context, _ *struct{}, log func(string)) (*guest
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil, withErrno(setupf("", "cannot read %s", file), err)
+	}
+	if r.Clear {
+		if err := writeOnce(file, "clear\n"); err != nil {
+			return nil, withErrno(setupf("", "kmemleak cannot forget its report"), err)
+		}
 	}
 	return &guestproto.Leaks{Text: string(b), Count: strings.Count(string(b), "unreferenced object ")}, nil
 }
