@@ -368,6 +368,8 @@ func (a *applier) file(f *File, fr *FileResult) (*outcome, error) {
 				return a.missing(f, fr)
 			case errors.Is(err, ErrSymlink):
 				return fail(UnsafePath, "%s is beyond a symbolic link", f.Old)
+			case err != nil && mode != 0 && !mode.IsRegular():
+				return fail(Conflict, "%s is a device, pipe or socket in the tree", f.Old)
 			case err != nil:
 				return nil, err
 			case mode.IsDir():
@@ -405,7 +407,7 @@ func (a *applier) file(f *File, fr *FileResult) (*outcome, error) {
 		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrSymlink):
-		case err != nil:
+		case err != nil && curMode == 0:
 			return nil, err
 		case curMode.IsDir() || okIfExists:
 		default:

@@ -210,6 +210,35 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
+func TestEncodingNotes(t *testing.T) {
+	tree := NewOverlay(MapTree{"f": []byte(strings.Replace(ten, "4\n", "if (a <= b && c)\n", 1))})
+	for line, want := range map[string]string{"if (a <=3D b && c)": "quoted-printable", "if (a &lt;= b &amp;&amp; c)": "web page", "if (a < b && c)": ""} {
+		patch := gitPatch("f", "f", "--- a/f", "+++ b/f") + strings.Replace(change5, " 4", " "+line, 1)
+		_, r, err := Check(tree, []byte(patch), Options{})
+		if err != nil || r.Class != Conflict {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		if note := r.Files[0].Hunks[0].Note; !strings.Contains(note, want) || want == "" && note != "" {
+			t.Errorf("%q: note %q, want %q", line, note, want)
+		}
+	}
+}
+
+func TestFileJSON(t *testing.T) {
+	files := mustParse(t, gitPatch("f", "f", "--- a/f", "+++ b/f")+change5)
+	b, err := json.Marshal(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back []*File
+	if err := json.Unmarshal(b, &back); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(b), `{"op":"-","text":"5"}`) || back[0].Hunks[0].Lines[4].Op != Add {
+		t.Errorf("%s", b)
+	}
+}
+
 func TestBase(t *testing.T) {
 	id := BlobID([]byte(ten), 40)
 	if id != "f00c965d8307308469e537302baa73048488f162" {

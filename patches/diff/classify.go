@@ -363,6 +363,9 @@ func (a *applier) diagnose(f *File, fr *FileResult, lines []string, places []pla
 			} else {
 				a.overtaken(h, hr, lines, index)
 			}
+			if hr.Note == "" {
+				hr.Note = encodingNote(h, index)
+			}
 		}
 		hr.Expected = texts(h.side(Delete))
 		hr.Found = chomp(window(lines, hr.FoundLine-1, len(hr.Expected)))
@@ -494,6 +497,26 @@ func whiteNote(h *Hunk, lines []string, at int) string {
 		at++
 	}
 	return "the patch fits only when white space is ignored"
+}
+
+// encodingNote recognises lines that only differ from the file because a mail
+// or web encoding was not undone.
+func encodingNote(h *Hunk, index *lineIndex) string {
+	quoted := strings.NewReplacer("=3D", "=", "=09", "\t", "=20", " ")
+	html := strings.NewReplacer("&lt;", "<", "&gt;", ">", "&quot;", "\"", "&#39;", "'", "&amp;", "&")
+	for _, l := range h.side(Delete) {
+		t := l.full()
+		if len(index.at[t]) > 0 {
+			continue
+		}
+		if d := quoted.Replace(t); d != t && len(index.at[d]) > 0 {
+			return "the quoted-printable encoding of the mail was not undone (=3D for =)"
+		}
+		if d := html.Replace(t); d != t && len(index.at[d]) > 0 {
+			return "the patch comes from a web page: &lt; and &amp; stand for < and &"
+		}
+	}
+	return ""
 }
 
 // overtaken looks how much of a hunk that fits neither way is in the file.

@@ -47,6 +47,12 @@ func TestDirTree(t *testing.T) {
 			t.Errorf("%q was read: %q", name, b)
 		}
 	}
+	for _, patch := range []string{gitPatch("fifo", "fifo", "--- a/fifo", "+++ b/fifo") + change5,
+		gitPatch("fifo", "fifo", "new file mode 100644", "--- /dev/null", "+++ b/fifo", "@@ -0,0 +1 @@", "+a")} {
+		if _, r, err := Check(NewOverlay(tree), []byte(patch), Options{}); err != nil || r.Class != Conflict {
+			t.Errorf("a patch of a pipe: %+v, %v", r, err)
+		}
+	}
 	if _, _, err := DirTree(filepath.Join(dir, "nowhere")).ReadFile("f"); err == nil || errors.Is(err, fs.ErrNotExist) && !strings.Contains(err.Error(), "tree") {
 		t.Errorf("absent tree: %v", err)
 	}
