@@ -23,9 +23,13 @@ import (
 	"patchcheck/vm/guestssh"
 )
 
-func bootFake(t *testing.T, scenario string) *Guest {
+func bootFake(t *testing.T, scenario string, edit ...func(*Config)) *Guest {
 	t.Helper()
-	g, err := Boot(context.Background(), fakeConfig(t, scenario))
+	cfg := fakeConfig(t, scenario)
+	for _, f := range edit {
+		f(&cfg)
+	}
+	g, err := Boot(context.Background(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,6 +47,7 @@ func TestBootFailures(t *testing.T) {
 		{"bad-option", "", "QEMU ended with exit status 1", "'nonsense' is not a valid device model name"},
 		{"no-memory", "", "the host has no 64 MiB for the guest", "Cannot allocate memory"},
 		{"killed", "", "QEMU was killed from outside", ""},
+		{"no-connect", "", "QEMU did not come up within", ""},
 		{"silent", BootSilent, "not a byte on the console", ""},
 		{"stuck", BootStuck, "PID 1 was never reached", "Linux version 7.3.4"},
 		{"panic-exit", BootPanic, "Unable to mount root fs", "CONFIG_BLK_DEV_INITRD"},
@@ -251,23 +256,45 @@ func TestCallDeadline(t *testing.T) {
 	if err := g.Call(context.Background(), "echo", 1, nil, nil); err != nil {
 		t.Error(err)
 	}
+	said := make(chan struct{})
+	var text []byte
+	g.Subscribe(writerFunc(func(p []byte) (int, error) {
+		text = append(text, p...)
+		if bytes.Contains(text, []byte("NMI backtrace")) {
+			close(said)
+			return 0, io.EOF
+		}
+		return len(p), nil
+	}))
 	if err := g.Interrogate(context.Background()); err != nil {
 		t.Error(err)
 	}
-	if tail := strings.Join(g.ConsoleTail(5), "\n"); !strings.Contains(tail, "NMI backtrace") {
-		t.Errorf("nothing from the guest: %s", tail)
+	if !g.NMISent() {
+		t.Error("the last resort was not tried")
+	}
+	select {
+	case <-said:
+	case <-time.After(30 * time.Second):
+		t.Error("nothing from the guest")
 	}
 }
 
 func TestPanicTextOfUserSpace(t *testing.T) {
-	g := bootFake(t, "ok")
+	told := make(chan string, 10)
+	g := bootFake(t, "ok", func(c *Config) {
+		c.Limits.Death = time.Second
+		c.InfoLog = func(s string) { told <- s }
+	})
 	if err := g.Call(context.Background(), "fake-panic-text", nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	select {
 	case <-g.Died():
 		t.Errorf("a text killed the guest: %v", g.Death())
-	case <-time.After(3 * g.limits.Death):
+	case s := <-told:
+		if !strings.Contains(s, "text of user space") {
+			t.Error(s)
+		}
 	}
 	if err := g.Call(context.Background(), "echo", 1, nil, nil); err != nil {
 		t.Error(err)

@@ -574,7 +574,7 @@ func (g *Guest) watch() {
 	select {
 	case <-g.panicked:
 	default:
-		ctx, cancel := context.WithTimeout(context.Background(), g.limits.Death)
+		ctx, cancel := context.WithTimeout(context.Background(), max(g.limits.Death, 2*time.Second))
 		defer cancel()
 		if g.ssh.Ping(ctx) == nil {
 			g.info("the console shows a panic, but the guest goes on: taken as text of user space")
