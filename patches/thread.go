@@ -36,6 +36,7 @@ type group struct {
 	numbered map[int]*part // by index; parts without a number are not in it
 	first    *part         // of the lowest index
 	unsent   bool          // a part has no message id
+	threaded bool          // a part answers a mail
 	gone     bool          // joined to another group
 	problems []Problem
 	series   *Series
@@ -68,6 +69,7 @@ func (g *group) take(p *part) {
 		g.first = p
 	}
 	g.unsent = g.unsent || p.m.MessageID == ""
+	g.threaded = g.threaded || p.m.InReplyTo != ""
 }
 
 // disjoint reports whether no number is in both.
@@ -255,6 +257,9 @@ func (t *threads) anchor(p *part) string {
 		if par.total != p.total || par.version != p.version || par.index < 0 {
 			return par.m.MessageID
 		}
+		if par.index >= cur.index {
+			return cur.m.MessageID // an earlier posting of the same patches
+		}
 		cur = par
 	}
 	return cur.m.MessageID
@@ -270,9 +275,10 @@ func (t *threads) group() {
 		version, total int
 		anchor, own    string
 		single         *part
+		run            int // later postings that nothing else tells apart
 	}
 	byKey := map[key]*group{}
-	for _, p := range t.parts {
+	for _, p := range t.bySending() {
 		k := key{version: p.version, total: p.total, anchor: t.anchor(p)}
 		if p.index < 0 && p.m.MessageID != "" {
 			k.single = p // an unnumbered mail stands alone
@@ -281,14 +287,20 @@ func (t *threads) group() {
 			k.version = 0
 		}
 		g := byKey[k]
-		if g != nil && p.m.MessageID == "" && p.index >= 0 {
-			if old := g.has(p.index); old != nil {
-				if sameContent(old.m, p.m) {
-					g.problem("series.duplicate-part", "patch %d/%d is given twice", p.index, p.total)
-					continue
-				}
-				g = nil // the next posting begins
+		for g != nil && p.index >= 0 {
+			old := g.has(p.index)
+			if old == nil {
+				break
 			}
+			if sameContent(old.m, p.m) && p.m.MessageID == "" {
+				g.problem("series.duplicate-part", "patch %d/%d is given twice", p.index, p.total)
+				break
+			}
+			k.run++ // the next posting begins
+			g = byKey[k]
+		}
+		if g != nil && p.index >= 0 && g.has(p.index) != nil {
+			continue
 		}
 		if g == nil {
 			g = &group{version: p.version, explicit: p.explicit, total: p.total, anchor: k.anchor}
@@ -302,6 +314,19 @@ func (t *threads) group() {
 	t.rerolls()
 }
 
+// bySending returns the parts in the order they were sent, or as given when
+// some were not sent.
+func (t *threads) bySending() []*part {
+	parts := slices.Clone(t.parts)
+	for _, p := range parts {
+		if p.m.MessageID == "" || p.m.Date.IsZero() {
+			return parts
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b *part) int { return a.m.Date.Compare(b.m.Date) })
+	return parts
+}
+
 func (t *threads) put(g *group, p *part) {
 	if p.index >= 0 {
 		if old := g.has(p.index); old != nil {
@@ -313,16 +338,19 @@ func (t *threads) put(g *group, p *part) {
 				g.problem("series.duplicate-part", "%s is there twice", what)
 				return
 			}
+			if p.m.MessageID == "" || old.m.MessageID == "" {
+				g.fatal("series.duplicate-part", "%s is there twice with different content", what)
+				return
+			}
 			keep, drop := p, old
 			if p.m.Date.Before(old.m.Date) {
 				keep, drop = old, p
 			}
 			g.fatal("series.duplicate-part", "%s is there twice with different content; <%s> is used, <%s> is left out", what,
 				mail.PrintableLine(clip(keep.m.MessageID, 100)), mail.PrintableLine(clip(drop.m.MessageID, 100)))
-			if keep == old {
-				return
+			if keep != old {
+				g.replace(old, p)
 			}
-			g.replace(old, p)
 			return
 		}
 	}
@@ -444,22 +472,31 @@ func (t *threads) joinLoose() {
 		}
 	}
 	t.sweep()
-	// Two different mails of one number, without a thread to tell them apart:
-	// a whole posting and one odd part are one series.
-	for i, a := range t.groups {
-		if a.mailed() || a.gone || a.total == 0 || len(a.parts) < 2 {
-			continue
-		}
-		for _, b := range t.groups[i+1:] {
-			if b.gone || b.mailed() || a.total != b.total || a.version != b.version || len(b.parts) >= len(a.parts) || len(b.parts) == a.total {
+	t.joinRuns()
+}
+
+// joinRuns takes odd parts that could have been a second posting for what they
+// are when a whole posting is there: parts that are there twice.
+func (t *threads) joinRuns() {
+	type key struct {
+		total, version int
+		anchor         string
+	}
+	for _, bucket := range buckets(t.groups, func(g *group) key { return key{g.total, g.version, g.anchor} }) {
+		for i, a := range bucket {
+			if a.gone || a.total == 0 || len(a.parts) < 2 {
 				continue
 			}
-			var nums []string
-			for _, p := range b.parts {
-				nums = append(nums, fmt.Sprintf("%d/%d", p.index, p.total))
+			for _, b := range bucket[i+1:] {
+				if b.gone || a.mailed() != b.mailed() || len(b.parts) >= len(a.parts) || len(b.numbered) >= b.total {
+					continue
+				}
+				for _, p := range b.parts {
+					t.put(a, p)
+				}
+				a.problems = append(a.problems, b.problems...)
+				b.gone = true
 			}
-			a.fatal("series.duplicate-part", "patch %s is there twice with different content", strings.Join(nums, ", "))
-			b.gone = true
 		}
 	}
 	t.sweep()
@@ -487,9 +524,10 @@ func (t *threads) looseMatch(a, b *group) bool {
 	if !strings.EqualFold(fa.From.Addr, fb.From.Addr) || fa.Date.Sub(fb.Date).Abs() > 24*time.Hour {
 		return false
 	}
-	loose := func(g *group) bool { return g.cover() == nil && g.anchor == g.first.m.MessageID }
-	alone := func(g *group) bool { return g.cover() != nil && len(g.parts) == 1 }
-	return (loose(a) || alone(a)) && (loose(b) || alone(b)) || stem(fa.MessageID) != "" && stem(fa.MessageID) == stem(fb.MessageID)
+	loose := func(g *group) bool {
+		return !g.threaded || g.cover() == nil && g.anchor == g.first.m.MessageID || g.cover() != nil && len(g.parts) == 1
+	}
+	return loose(a) && loose(b) || stem(fa.MessageID) != "" && stem(fa.MessageID) == stem(fb.MessageID)
 }
 
 var reStem = regexp.MustCompile(`^(\d{14}\.\d+|\d{8}-.+-v\d+)-\d+-(.+)$`)

@@ -99,11 +99,9 @@ func measure(b []byte) extent {
 		}
 		switch {
 		case inBinary:
-			if len(trimCR(l)) == 0 {
-				inBinary = false
-			} else {
-				e.end = next
-			}
+			// The empty line behind the data belongs to it.
+			inBinary = len(trimCR(l)) > 0
+			e.end = next
 		case bytes.HasPrefix(l, []byte("@@ -")):
 			var ok bool
 			if oldLeft, newLeft, ok = hunkCounts(l); !ok {

@@ -256,7 +256,12 @@ func encodedWord(s string) (text []byte, charset string, n int, ok bool) {
 	}
 	switch enc {
 	case 'b':
-		text, _ = decodeBase64([]byte(body))
+		text, _ = decodeBase64([]byte(strings.Map(func(r rune) rune {
+			if r < 0x80 && (base64Value[byte(r)] >= 0 || r == '=') {
+				return r
+			}
+			return -1
+		}, body)))
 	case 'q':
 		text = decodeQWord(body)
 	default:

@@ -521,12 +521,14 @@ func (m *Message) classify(c cut, isReply bool) Kind {
 	s := m.Subject
 	hasDiff := c.diff >= 0
 	switch {
-	case isReply && !(hasDiff && c.scissors):
+	// A reply that ends in a patch meant to be applied says so: by scissors or
+	// by a subject in the body.
+	case isReply && !(hasDiff && (c.scissors || c.inBody["Subject"] != "")):
 		if m.Facts.Robot != "" {
 			return KindRobot
 		}
 		return KindReply
-	case s.Pull && s.Index == nil && !hasDiff:
+	case s.Pull && s.Index == nil && (!hasDiff || m.Facts.PullURL != ""):
 		return KindPull
 	case s.Patch && s.Index != nil && *s.Index == 0:
 		return KindCover
@@ -632,6 +634,7 @@ func isFooter(b []byte) bool {
 	switch {
 	case len(line) >= 20 && len(bytes.Trim(line, "_")) == 0:
 	case len(line) >= 10 && bytes.HasPrefix(line, []byte("-=-=-=")):
+	case string(line) == "-":
 	case string(line) == "--":
 		// The version of git is a signature, and the footer follows it.
 		next, _ := cutLine(rest)

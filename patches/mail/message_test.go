@@ -95,6 +95,15 @@ func TestFacts(t *testing.T) {
 	}
 }
 
+func TestBinaryDiff(t *testing.T) {
+	bin := "diff --git a/x.bin b/x.bin\nnew file mode 100644\nindex 0000000000000000000000000000000000000000..f76dd238ade08917e6712764a16a22005a50573d\nGIT binary patch\nliteral 1\nIcmZPo000310RR91\n\nliteral 0\nHcmV?d00001\n\n"
+	m := plainMail()
+	m.body = "Text.\n---\n" + bin + "-- \n2.43.0\n"
+	if p := parse1(m.String()); string(p.Diff) != bin {
+		t.Errorf("%q", p.Diff)
+	}
+}
+
 func TestCharsetOfText(t *testing.T) {
 	d := fmt.Sprintf(testDiff, "é")
 	m := plainMail()
@@ -152,6 +161,7 @@ func TestKind(t *testing.T) {
 		{"", "[GIT PULL] a", "please\n", KindPull},
 		{"", "[PULL REQUEST] a", "please\n", KindPull},
 		{"", "nfsd changes for 6.9", pull, KindPull},
+		{"", "[git pull] a", pull + d, KindPull},
 		{"", "Re: [GIT PULL] a", pull, KindReply},
 		{"", "a fix", d, KindPatch},
 		{"", "lunch?", "x\n", KindOther},
