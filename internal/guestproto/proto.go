@@ -69,7 +69,7 @@ const (
 	VerbLinkDel   = "rdma.unlink" // LinkDel -> nothing
 	VerbMount     = "nfs.mount"   // Mount -> Mounted
 	VerbUmount    = "nfs.umount"  // Umount -> Umounted
-	VerbWrite     = "io.write"    // IO -> IOResult: write generated content
+	VerbWrite     = "io.write"    // IO -> IOResult: write generated content, make missing folders above; folders are made
 	VerbRead      = "io.read"     // IO -> IOResult: read and compare with generated content
 	VerbHash      = "io.hash"     // IO -> IOResult: read a server-side file through no NFS, compare
 	VerbFiles     = "io.files"    // Files -> FilesResult: many small files, write or check

@@ -325,8 +325,8 @@ func pwrite(f *os.File, b []byte, off int64) (int, error) {
 	}
 }
 
-// write serves VerbWrite. The file is truncated first when the range starts
-// at 0.
+// write serves VerbWrite. Missing folders above the file are made; the file is
+// truncated first when the range starts at 0.
 func (w *work) write(ctx context.Context, r *guestproto.IO, log func(string)) (*guestproto.IOResult, error) {
 	if err := checkIO(r); err != nil {
 		return nil, err
@@ -337,6 +337,17 @@ func (w *work) write(ctx context.Context, r *guestproto.IO, log func(string)) (*
 	}
 	if r.Direct {
 		flags |= unix.O_DIRECT
+	}
+	if dir := filepath.Dir(r.Path); r.Offset == 0 {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, ioError(err, pathOnNFS(dir), "cannot make the folder %s", dir)
+		}
+	}
+	dir := filepath.Dir(r.Path)
+	if _, err := os.Stat(dir); errnoOf(err) == unix.ENOENT {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, ioError(err, pathOnNFS(dir), "cannot make the folder %s", dir)
+		}
 	}
 	f, err := openFile(r.Path, flags)
 	if err != nil {

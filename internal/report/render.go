@@ -47,7 +47,7 @@ func wrap(head, text string, width int) string {
 	pad := strings.Repeat(" ", utf8.RuneCountInString(head))
 	var b strings.Builder
 	line, empty := head, true
-	for _, w := range strings.Fields(text) {
+	for _, w := range breakWords(strings.Fields(text), width-utf8.RuneCountInString(head)) {
 		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(w) > width {
 			b.WriteString(strings.TrimRight(line, " ") + "\n")
 			line, empty = pad, true
@@ -60,6 +60,19 @@ func wrap(head, text string, width int) string {
 	}
 	b.WriteString(strings.TrimRight(line, " ") + "\n")
 	return b.String()
+}
+
+// breakWords cuts words that no line of n columns can hold.
+func breakWords(words []string, n int) (out []string) {
+	for _, w := range words {
+		r := []rune(w)
+		for n > 0 && len(r) > n {
+			out = append(out, string(r[:n]))
+			r = r[n:]
+		}
+		out = append(out, string(r))
+	}
+	return out
 }
 
 func (t Table) text(indent string) string {
@@ -153,11 +166,14 @@ func (p *Report) text(w io.Writer) error {
 		writeFindings(&b, fs)
 		b.WriteString("\n")
 	}
-	for _, c := range p.Bad {
-		fmt.Fprintf(&b, "%s  %s\n", c.Verdict, c.ID)
-		writeFindings(&b, c.Findings)
-		if g := c.Last().Guest; g != "" {
-			fmt.Fprintf(&b, "    console: %s\n", r.Path("console", g, "console.log"))
+	for _, g := range p.Bad {
+		fmt.Fprintf(&b, "%s  %s\n", g.Verdict, g.first.ID)
+		if len(g.Cells) > 1 {
+			b.WriteString(wrap("  the same in ", strings.Join(g.Cells[1:], ", "), Width))
+		}
+		writeFindings(&b, g.first.Findings)
+		if guest := g.first.Last().Guest; guest != "" {
+			fmt.Fprintf(&b, "    console: %s\n", r.Path("console", guest, "console.log"))
 		}
 		b.WriteString("\n")
 	}

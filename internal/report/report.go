@@ -8,6 +8,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -33,15 +34,15 @@ type Table struct {
 
 // Report is what a run says, before it is laid out.
 type Report struct {
-	RunID   string            `json:"run"`
-	Verdict checks.Verdict    `json:"verdict"`
-	Reason  string            `json:"reason,omitempty"`
-	Title   string            `json:"title"`
-	Setting string            `json:"setting"` // tree, architecture, accelerator, compiler, date
-	Lines   []Line            `json:"lines"`
-	Table   Table             `json:"table"`
-	Below   []Line            `json:"below,omitempty"` // statements that belong under the table
-	Bad     []*runfolder.Cell `json:"-"`
+	RunID   string         `json:"run"`
+	Verdict checks.Verdict `json:"verdict"`
+	Reason  string         `json:"reason,omitempty"`
+	Title   string         `json:"title"`
+	Setting string         `json:"setting"` // tree, architecture, accelerator, compiler, date
+	Lines   []Line         `json:"lines"`
+	Table   Table          `json:"table"`
+	Below   []Line         `json:"below,omitempty"` // statements that belong under the table
+	Bad     []Group        `json:"bad,omitempty"`
 	run     *runfolder.Run
 }
 
@@ -51,11 +52,7 @@ func Build(r *runfolder.Run) *Report {
 	p.Setting = setting(r)
 	p.applyLine()
 	p.buildLine()
-	for _, c := range r.Cells {
-		if c.Verdict != checks.Pass {
-			p.Bad = append(p.Bad, c)
-		}
-	}
+	p.Bad = groups(r.Cells)
 	p.matrixLines()
 	p.table()
 	p.notRun()
@@ -201,8 +198,8 @@ func (p *Report) matrixLines() {
 			p.add("console", "clean at full log level, from power-on to the end", ids(patched)...)
 		}
 	}
-	for _, c := range p.Bad {
-		p.add(strings.ToLower(string(c.Verdict)), c.ID+": "+c.Reason, c.ID)
+	for _, g := range p.Bad {
+		p.add(strings.ToLower(string(g.Verdict)), g.name()+": "+clip(g.Reason, 200), g.Cells...)
 	}
 	if len(passing(base)) == len(base) && len(base) > 0 {
 		var sums []string
@@ -392,4 +389,60 @@ func plural(n int, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
+}
+
+// Group is a set of cells that failed in the same way.
+type Group struct {
+	Verdict checks.Verdict `json:"verdict"`
+	Reason  string         `json:"reason"` // of the first
+	Cells   []string       `json:"cells"`
+	first   *runfolder.Cell
+}
+
+// name lists the cells, or the first and how many more.
+func (g Group) name() string {
+	if len(g.Cells) <= 2 {
+		return strings.Join(g.Cells, ", ")
+	}
+	return fmt.Sprintf("%s and %d more cells", g.Cells[0], len(g.Cells)-1)
+}
+
+// groups collects the cells that did not pass by what was found in them, so
+// that one fault is told once and not for every cell.
+func groups(cells []*runfolder.Cell) []Group {
+	var out []Group
+	at := map[string]int{}
+	for _, c := range cells {
+		if c.Verdict == checks.Pass {
+			continue
+		}
+		key := string(c.Verdict) + c.Spec.Kernel
+		var ids []string
+		for _, f := range c.Findings {
+			id := f.ID
+			if head, _, ok := strings.Cut(f.Message, ":"); ok && strings.HasPrefix(id, "count.") {
+				id += " " + head
+			}
+			ids = append(ids, id)
+		}
+		sort.Strings(ids)
+		key += strings.Join(slices.Compact(ids), ",")
+		i, ok := at[key]
+		if !ok {
+			i = len(out)
+			at[key] = i
+			out = append(out, Group{Verdict: c.Verdict, Reason: c.Reason, first: c})
+		}
+		out[i].Cells = append(out[i].Cells, c.ID)
+	}
+	return out
+}
+
+// clip shortens text for a line of a letter; the whole stands in the run
+// folder.
+func clip(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-3]) + "..."
+	}
+	return s
 }

@@ -298,7 +298,7 @@ func (b *bench) steps(ctx context.Context, c testplans.Cell, a *runfolder.Attemp
 		return err
 	}
 	a.Mounted = strings.TrimSpace(m.Options + " " + m.Xprt)
-	if !strings.Contains(m.Xprt, "xprt:\t"+f.Proto) && !strings.Contains(m.Xprt, "xprt: "+f.Proto) || !strings.Contains(m.Options, "vers="+c.NFS) {
+	if !strings.HasPrefix(m.Xprt, f.Proto+" ") || !contains(strings.Split(m.Options, ","), "vers="+c.NFS) {
 		return &cellError{ruleTransport.New(checks.Where{Cell: id}, "asked for NFSv%s over %s, got %q", c.NFS, f.Proto, a.Mounted), checks.Infra, nil}
 	}
 	// Everything below happens in folders of this cell, so that no stale
