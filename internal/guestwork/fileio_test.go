@@ -45,7 +45,7 @@ func TestWriteReadHash(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w, ctx := &work{}, context.Background()
 			r := tt.io
-			r.Path = filepath.Join(t.TempDir(), "f")
+			r.Path = filepath.Join(t.TempDir(), "new", "folder", "f")
 			res, err := w.write(ctx, &r, nil)
 			if err != nil {
 				t.Fatal(err)
