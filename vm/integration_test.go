@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"patchcheck/internal/cache"
 	"patchcheck/internal/guestproto"
 	"patchcheck/vm"
 	"patchcheck/vm/guestssh"
@@ -22,13 +23,30 @@ import (
 	"patchcheck/vm/initramfs"
 )
 
-// kernel is the image under test, from PATCHCHECK_TEST_KERNEL.
+// kernel is the image under test: PATCHCHECK_TEST_KERNEL, else the newest one
+// in the kernel cache.
 func kernel(t testing.TB) string {
-	k := os.Getenv("PATCHCHECK_TEST_KERNEL")
-	if k == "" {
-		t.Fatal("PATCHCHECK_TEST_KERNEL must name a bzImage built with kernel-configs/*.config")
+	t.Helper()
+	if k := os.Getenv("PATCHCHECK_TEST_KERNEL"); k != "" {
+		return k
 	}
-	return k
+	root, err := cache.DefaultRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, _ := filepath.Glob(filepath.Join(root, "kernels", "*", "bzImage"))
+	var newest string
+	var when time.Time
+	for _, k := range found {
+		st, err := os.Stat(k)
+		if _, merr := os.Stat(filepath.Join(filepath.Dir(k), cache.MarkName)); err == nil && merr == nil && st.ModTime().After(when) {
+			newest, when = k, st.ModTime()
+		}
+	}
+	if newest == "" {
+		t.Fatalf("no kernel to boot: set PATCHCHECK_TEST_KERNEL to a bzImage built with kernel-configs/*.config, or let patchcheck build one (none in %s)", filepath.Join(root, "kernels"))
+	}
+	return newest
 }
 
 // agentImage is an initramfs with nothing but the agent.
