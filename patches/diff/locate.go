@@ -73,7 +73,7 @@ func (im *image) replace(p, n int, post []string) {
 	im.moveGap(p)
 	im.gapEnd += n
 	if short := len(post) - (im.gapEnd - im.gapStart); short > 0 {
-		grow := short + len(im.buf)/2 + 16
+		grow := short + len(im.buf)/8 + 16
 		nb := make([]imageLine, len(im.buf)+grow)
 		copy(nb, im.buf[:im.gapStart])
 		copy(nb[im.gapEnd+grow:], im.buf[im.gapEnd:])
@@ -229,6 +229,11 @@ type locator struct {
 	taken   []bool     // lines that a hunk has used; likewise
 	places  []place    // so far
 	counted int        // of places, those that are in taken
+	scans   int        // looks at the whole file for other places
+
+	// Offsets by which an unmistakable hunk moved; a further hunk that moved
+	// by as much is at its place.
+	sure map[int]bool
 
 	// Only with byGit, that is when the result is wanted and not just the
 	// places.
@@ -283,8 +288,13 @@ func (lo *locator) find(p *pattern) place {
 			break
 		}
 	}
-	if pl.offset != 0 && len(p.pre) > 0 && !atStart && !atEnd {
-		pl.others = lo.others(p, pl.orig)
+	if pl.offset != 0 && len(p.pre) > 0 && !atStart && !atEnd && !lo.sure[pl.offset] {
+		if pl.others = lo.others(p, pl.orig); len(pl.others) == 0 {
+			if lo.sure == nil {
+				lo.sure = map[int]bool{}
+			}
+			lo.sure[pl.offset] = true
+		}
 	}
 	return pl
 }
@@ -309,7 +319,6 @@ func (lo *locator) possible(p *pattern) bool {
 // others returns up to 8 further places, as lines of the file before the
 // patch, where the pattern fits and that no hunk has used.
 func (lo *locator) others(p *pattern, orig int) []int {
-	lo.prepare()
 	if lo.taken == nil {
 		lo.taken = make([]bool, len(lo.lines))
 	}
@@ -319,26 +328,41 @@ func (lo *locator) others(p *pattern, orig int) []int {
 		}
 	}
 	lo.counted = len(lo.places)
+	var out []int
+	try := func(at int) (more bool) {
+		if at == orig {
+			return true
+		}
+		for j, l := range p.pre {
+			lo.budget.left--
+			if lo.taken[at+j] || lo.lines[at+j] != l {
+				return true
+			}
+		}
+		out = append(out, at)
+		return len(out) < 8
+	}
+	last := len(lo.lines) - len(p.pre)
+	if lo.index == nil {
+		// An index is large; a few looks at the whole file are cheaper.
+		const scans = 16
+		if lo.scans++; lo.scans <= scans {
+			for at := 0; at <= last && try(at); at++ {
+			}
+			return out
+		}
+		lo.prepare()
+	}
 	rare := 0
 	for j, l := range p.pre {
 		if len(lo.index.at[l]) < len(lo.index.at[p.pre[rare]]) {
 			rare = j
 		}
 	}
-	var out []int
-next:
 	for _, k := range lo.index.at[p.pre[rare]] {
-		at := int(k) - rare
-		if at == orig || at < 0 || at+len(p.pre) > len(lo.lines) || len(out) == 8 {
-			continue
+		if at := int(k) - rare; at >= 0 && at <= last && !try(at) {
+			break
 		}
-		for j, l := range p.pre {
-			lo.budget.left--
-			if lo.taken[at+j] || lo.lines[at+j] != l {
-				continue next
-			}
-		}
-		out = append(out, at)
 	}
 	return out
 }

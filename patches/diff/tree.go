@@ -97,7 +97,7 @@ func (t *dirTree) ReadFile(name string) ([]byte, fs.FileMode, error) {
 	if !st.Mode().IsRegular() || st.Size() > maxFile {
 		return nil, 0, &fs.PathError{Op: "read", Path: name, Err: errors.New("not a regular file of reasonable size")}
 	}
-	b := make([]byte, 0, st.Size()+1)
+	b := make([]byte, 0, st.Size()+bytes.MinRead) // room for ReadFrom to see the end
 	buf := bytes.NewBuffer(b)
 	if _, err := io.Copy(buf, io.LimitReader(f, maxFile)); err != nil {
 		return nil, 0, err
