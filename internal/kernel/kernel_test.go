@@ -891,3 +891,109 @@ func TestGC(t *testing.T) {
 	}
 	f.build(t, Base, nil)
 }
+
+func TestNextSeries(t *testing.T) {
+	names := []string{"linux-source-6.12", "linux-source", "linux-source-7.10", "linux-source-7.4", "linux-source-7.3", "linux-source-8.0", "linux-source-7.4-x"}
+	for name, want := range map[string]string{
+		"linux-source-7.3": "linux-source-7.4", "linux-source-7.4": "linux-source-7.10", "linux-source-7.10": "linux-source-8.0", "linux-source-8.0": "",
+	} {
+		if got := nextSeries(name, names); got != want {
+			t.Errorf("after %s: got %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestDebugCommand(t *testing.T) {
+	saved := `gcc -Wp,-MMD,net/.a.o.d -DX='"a"' -DY='$(pound)' -DZ=$$1 -c -o net/a.o /src/net/a.c   ; ./tools/objtool/objtool --orc net/a.o`
+	got, err := debugCommand(saved, "net/a.o", "/tmp/x.o")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`-DX='"a"'`, `-DY='#'`, "-DZ=$1", " -o /tmp/x.o ", "/src/net/a.c", " -g "} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q lacks %q", got, want)
+		}
+	}
+	for _, bad := range []string{"-MMD", "objtool", "net/a.o"} {
+		if strings.Contains(got, bad) {
+			t.Errorf("%q holds %q", got, bad)
+		}
+	}
+	if _, err := debugCommand("ld -r -o net/a.o net/b.o", "net/a.o", "/tmp/x.o"); err == nil {
+		t.Error("a link was taken for a compile")
+	}
+}
+
+// TestLogs: what the parser makes of logs that real builds print.
+func TestLogs(t *testing.T) {
+	log := strings.Join([]string{
+		"make[1]: Entering directory '/w/obj'",
+		"  SYNC    include/config/auto.conf.cmd",
+		"  HOSTCC  scripts/kallsyms",
+		"/w/src/scripts/kallsyms.c:3:1: warning: host [-Wx]",
+		"  CC      net/a.o",
+		"/w/src/net/a.c: In function 'f':",
+		"/w/src/net/a.c:1:2: warning: unused variable 'x' [-Wunused-variable]",
+		"    1 | int x;",
+		"  CC [M]  net/m.o",
+		"  AS      arch/x86/entry.o",
+		"  CHECK   /w/src/net/a.c",
+		"/w/src/net/a.c:4:5: warning: symbol 'f' was not declared",
+		"  LD      vmlinux.o",
+		"vmlinux.o: warning: objtool: f+0x1: no",
+		"  CC      net/bad.o",
+		"/w/src/net/bad.c:1:1: error: no",
+		"make[3]: *** [/w/src/scripts/Makefile.build:289: net/bad.o] Error 1",
+		"make[2]: *** [/w/src/Makefile:2000: .] Error 2",
+		"Kernel: arch/x86/boot/bzImage is ready  (#1)",
+	}, "\n")
+	p, err := parseLog(strings.NewReader(log), "/w/src", Ledger{"net/old.o": {"kept"}, "net/a.o": {"replaced"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(p.objects, " "); got != "net/a.o net/m.o arch/x86/entry.o net/bad.o" {
+		t.Errorf("objects %q", got)
+	}
+	if got := strings.Join(p.led["net/a.o"], "|"); got != "net/a.c: In function 'f':|net/a.c:1:2: warning: unused variable 'x' [-Wunused-variable]|    1 | int x;" {
+		t.Errorf("a.o: %q", got)
+	}
+	if len(p.led["net/a.c"]) != 1 || len(p.led["vmlinux.o"]) != 1 || len(p.led["net/old.o"]) != 1 || len(p.led["net/m.o"]) != 0 {
+		t.Errorf("ledger %v", p.led)
+	}
+	if len(p.failed) == 0 || p.failed[0] != "net/bad.o" {
+		t.Errorf("failed %q", p.failed)
+	}
+	if text := p.led.Text(); !strings.Contains(text, "  CC      net/a.o\nnet/a.c: In function") || !strings.Contains(text, "  CHECK   net/a.c\n") {
+		t.Errorf("text:\n%s", text)
+	}
+}
+
+// FuzzLog: no log makes the parser fail.
+func FuzzLog(f *testing.F) {
+	f.Add("  CC      a.o\nx.c:1: warning: y\nmake: *** [x] Error 1\n")
+	f.Fuzz(func(t *testing.T, s string) {
+		if _, err := parseLog(strings.NewReader(s), "/w/src", Ledger{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// FuzzPath: expressions are refused or have at least one step.
+func FuzzPath(f *testing.F) {
+	f.Add("a.b->c[2]:x32")
+	f.Fuzz(func(t *testing.T, s string) {
+		if steps, _, err := parsePath(s); err == nil && (len(steps) == 0 || steps[0].name == "") {
+			t.Fatalf("%q gives %v", s, steps)
+		}
+	})
+}
+
+// FuzzDWARF: a damaged object is an error.
+func FuzzDWARF(f *testing.F) {
+	f.Add([]byte("\x7fELF\x02\x01\x01"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if d, err := readDWARF(b); err == nil {
+			resolveFetch(d, FetchExpr{Object: "a.o", Struct: "struct outer", Expr: "in->limit", Arg: 1})
+		}
+	})
+}

@@ -34,7 +34,7 @@ func git(ctx context.Context, repo string, args ...string) (string, error) {
 }
 
 func gitArgv(repo string) []string {
-	argv := []string{"git", "--no-pager", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.autocrlf=false", "-c", "core.attributesFile=/dev/null", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.detachedHead=false"}
+	argv := []string{"git", "--no-pager", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.autocrlf=false", "-c", "core.attributesFile=/dev/null", "-c", "gc.auto=0", "-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60", "-c", "maintenance.auto=false", "-c", "advice.detachedHead=false"}
 	if repo != "" {
 		argv = append(argv, "--git-dir="+repo)
 	}
@@ -42,7 +42,7 @@ func gitArgv(repo string) []string {
 }
 
 func gitEnv() []string {
-	return append(proc.MinimalEnv(), "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=0", "GIT_ASKPASS=true", "SSH_ASKPASS=true", "GIT_SSH_COMMAND=ssh -oBatchMode=yes")
+	return append(proc.MinimalEnv(), "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_ASKPASS=true", "SSH_ASKPASS=true", "GIT_SSH_COMMAND=ssh -oBatchMode=yes")
 }
 
 // gitDir returns the git folder of the work tree or bare repository at dir, or
