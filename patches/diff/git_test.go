@@ -378,7 +378,7 @@ func TestOddPatchesAgainstGit(t *testing.T) {
 // copies, modes, links, new and deleted files) with git apply, on trees that
 // differ from the one the patch was made against.
 func TestTreesAgainstGit(t *testing.T) {
-	n := 150
+	n := 80
 	if testing.Short() {
 		n = 25
 	}
@@ -514,7 +514,7 @@ func TestTreesAgainstGit(t *testing.T) {
 // TestDamagedAgainstGit damages diffs line by line and compares the decision
 // and the result with git apply.
 func TestDamagedAgainstGit(t *testing.T) {
-	n := 500
+	n := 250
 	if testing.Short() {
 		n = 60
 	}
