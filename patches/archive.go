@@ -62,11 +62,32 @@ func archivePage(data []byte, mo mail.Options) []*mail.Message {
 		if f.author != "" {
 			h = append(h, mail.Field{Name: "From", Raw: f.author})
 		}
-		m := mail.ParseText(h, data[f.body:end:end], f.pos, mo)
+		body := f.body
+		for body < end && (data[body] == '\n') {
+			body++
+		}
+		m := mail.ParseText(h, data[body:end:end], body, mo)
 		nameByTrailer(m)
 		out = append(out, m)
 	}
+	nameByOthers(out)
 	return out
+}
+
+// nameByOthers completes the authors whose address is known from another mail
+// of the page, as that of a cover letter is from the patches.
+func nameByOthers(ms []*mail.Message) {
+	addr := map[string]string{}
+	for _, m := range ms {
+		if m.Author.Addr != "" {
+			addr[m.Author.Name] = m.Author.Addr
+		}
+	}
+	for _, m := range ms {
+		if m.Author.Addr == "" {
+			m.Author.Addr = addr[m.Author.Name]
+		}
+	}
 }
 
 // pageMail looks at what follows a line "[PATCH ...] title": the same line
@@ -161,6 +182,7 @@ func publicInboxPage(data []byte, mo mail.Options) []*mail.Message {
 		pos = next
 	}
 	flush(len(data))
+	nameByOthers(out)
 	return out
 }
 

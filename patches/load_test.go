@@ -169,6 +169,7 @@ func TestThreads(t *testing.T) {
 		{"index without total", []post{{subject: "[PATCH 01/] a", id: "1"}, {subject: "[PATCH 02/] b", id: "2", reply: "1"}}, []string{"v1 1/2 2/2 [total-unknown]"}},
 		{"cover alone", []post{{subject: "[PATCH 0/2] t", id: "0", body: "x\n"}}, []string{"v1 cover missing [1 2] [missing-part!]"}},
 		{"patch as 0/1", []post{{subject: "[PATCH 0/1] t", id: "0"}}, []string{"v1 1/1"}},
+		{"cover with an interdiff", []post{{subject: "[PATCH 0/2] t", id: "0", body: "x\n" + testDiff("x")}}, []string{"v1 cover missing [1 2] [missing-part!]"}},
 		{"no diff", []post{{subject: "[PATCH 1/1] t", id: "0", body: "text\n"}}, []string{"v1 1/1 [mail.no-diff!]"}},
 		{"damaged", []post{{subject: "[PATCH] t", id: "0", body: "text\n---\n" + strings.Replace(testDiff("x"), " int c;\n", "", 1)}}, []string{"v1 1/1 [patch.damaged!]"}},
 		{"loop of replies", []post{{subject: "[PATCH 1/2] a", id: "1", reply: "2"}, {subject: "[PATCH 2/2] b", id: "2", reply: "1"}}, []string{"v1 1/2 2/2"}},
@@ -520,8 +521,8 @@ func TestArchivePage(t *testing.T) {
 		if p.Message != "Text.\n\nSigned-off-by: Ann Dev <ann@example.org>" || p.Author != (mail.Address{Name: "Ann Dev", Addr: "ann@example.org"}) || len(p.Files) != 1 {
 			t.Errorf("%s: %q by %v, %d files", name, p.Message, p.Author, len(p.Files))
 		}
-		if !strings.HasPrefix(all[0].Cover.Body, "Cover text.") && !strings.HasPrefix(all[0].Cover.Body, "\nCover text.") {
-			t.Errorf("%s: cover %q", name, all[0].Cover.Body)
+		if c := all[0].Cover; !strings.HasPrefix(c.Body, "Cover text.") || c.Author.Addr != "ann@example.org" {
+			t.Errorf("%s: cover %q by %v", name, c.Body, c.Author)
 		}
 	}
 }

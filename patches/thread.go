@@ -684,7 +684,7 @@ func (t *threads) build(g *group) *Series {
 		if m.Kind == mail.KindReply || m.Kind == mail.KindOther && m.Subject.Reply {
 			s.Problems = append(s.Problems, Problem{ID: "series.reply-used", Message: "the patch was taken from a reply; the text above it may belong to the discussion"})
 		}
-		if p.index == 0 && len(m.Diff) > 0 && len(g.parts) == 1 {
+		if p.index == 0 && p.total <= 1 && len(m.Diff) > 0 && len(g.parts) == 1 {
 			p.index = 1 // numbered 0/1 and yet the patch itself
 			s.Total = 1
 		}

@@ -5,6 +5,7 @@ package mail
 import (
 	"bytes"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -157,6 +158,7 @@ func TestHostile(t *testing.T) {
 		{"half encoded words", "Subject: " + strings.Repeat("=?", 500000) + "\n\n" + d, ""},
 		{"nested brackets", "Subject: " + strings.Repeat("[", 500000) + "\n\n" + d, ""},
 		{"open brackets", "Subject: " + strings.Repeat("[a", 250000) + "]\n\n" + d, ""},
+		{"long text", head + "\n" + strings.Repeat("x\n", 4<<20) + "\n---\n" + d, "mail.text-size"},
 		{"long line", head + "\n" + strings.Repeat("x", 8<<20) + "\n---\n" + d, "mail.line-length"},
 		{"NUL bytes", head + "\na\x00b\n---\n" + d, "mail.nul-byte"},
 		{"diff starts", head + "\n" + strings.Repeat("diff --git a/x b/x\n", 300000), ""},
@@ -235,13 +237,33 @@ var benchMails = func() []byte {
 }()
 
 // BenchmarkParse1000 reads 1,000 mails, one in ten base64. One git mailinfo
-// process each takes some 3 to 5 seconds: BenchmarkGit1000.
+// process each takes some 3 to 5 seconds: BenchmarkGit20.
 func BenchmarkParse1000(b *testing.B) {
 	b.SetBytes(int64(len(benchMails)))
 	b.ReportAllocs()
 	for b.Loop() {
 		for _, r := range Split(benchMails) {
 			Parse(r, Options{})
+		}
+	}
+}
+
+// BenchmarkGit20 is git mailinfo, one process for each of 20 mails, to compare
+// BenchmarkParse1000 with: 50 of these are as many mails.
+func BenchmarkGit20(b *testing.B) {
+	git, err := exec.LookPath("git")
+	if err != nil {
+		b.Skip("git is not installed")
+	}
+	dir := b.TempDir()
+	raws := Split(benchMails)[:20]
+	for b.Loop() {
+		for _, r := range raws {
+			c := exec.Command(git, "mailinfo", "msg", "patch")
+			c.Dir, c.Stdin = dir, bytes.NewReader(r.Data)
+			if err := c.Run(); err != nil {
+				b.Fatal(err)
+			}
 		}
 	}
 }

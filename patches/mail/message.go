@@ -65,6 +65,7 @@ type Message struct {
 	rawBody   []byte // as sent
 	bodyStart int    // offset of rawBody in the source, -1 when not known
 	diffStart int    // offset of Diff in PatchText
+	cutText   bool   // a text was longer than maxText
 }
 
 // Facts is what reading the mail showed, for checks. None is a fault by
@@ -117,6 +118,7 @@ type Options struct {
 // Bounds on one mail.
 const (
 	maxLine     = 1 << 20 // longest line that is no problem, in bytes
+	maxText     = 2 << 20 // longest message, appendix or tail, in bytes; diffs have no bound of their own
 	maxAttached = 500
 	maxProblems = 50
 )
@@ -385,8 +387,16 @@ func (m *Message) readHeader() {
 	}
 }
 
-// convert turns text[from:to] into UTF-8, each part from its own charset.
+// convert turns text[from:to] into UTF-8, each part from its own charset. What
+// is longer than a message can sensibly be is cut.
 func (m *Message) convert(from, to int) string {
+	if to-from > maxText {
+		to = from + maxText
+		if !m.cutText {
+			m.cutText = true
+			m.problem("mail.text-size", "the text of the mail is longer than %d MiB; the rest of it is not read", maxText>>20)
+		}
+	}
 	if len(m.segs) <= 1 {
 		cs := ""
 		if len(m.segs) == 1 {
@@ -436,9 +446,9 @@ func (m *Message) convertOne(b []byte, charset string) string {
 	return s
 }
 
-// Body returns the whole decoded text of the mail, UTF-8, LF, without list
-// footers.
-func (m *Message) Body() string { return m.convert(0, len(m.text)) }
+// Body returns the decoded text of the mail, UTF-8, LF, without list footers,
+// at most 2 MiB of it.
+func (m *Message) Body() string { return m.convert(0, min(len(m.text), maxText)) }
 
 func (m *Message) readText(opts Options) {
 	m.dropFooter()

@@ -8,6 +8,7 @@ import "patchcheck/checks"
 var Rules = []checks.Rule{
 	{ID: "mail.header-size", Severity: checks.Error, Title: "mail header is absurdly large", Source: "RFC 5322", Fix: "send the patch again with git send-email"},
 	{ID: "mail.line-length", Severity: checks.Error, Title: "mail has a line of more than 1 MiB", Source: "RFC 5322 2.1.1", Fix: "send the patch again with git send-email, which encodes long lines"},
+	{ID: "mail.text-size", Severity: checks.Error, Title: "message is absurdly long", Source: "Documentation/process/submitting-patches.rst", Fix: "send the patch again with git send-email"},
 	{ID: "mail.mime-depth", Severity: checks.Error, Title: "MIME parts nested too deep", Source: "RFC 2046", Fix: "send the patch as plain text"},
 	{ID: "mail.mime-parts", Severity: checks.Error, Title: "too many MIME parts or attached mails", Source: "RFC 2046", Fix: "send one mail per patch, as plain text"},
 	{ID: "mail.mime-wrong", Severity: checks.Warning, Title: "the mail is not what its MIME header says", Source: "RFC 2046", Fix: "have the sender post again without re-encoding relays; git am may refuse the mail as it is"},

@@ -33,9 +33,10 @@ type Subject struct {
 
 var (
 	reCount    = regexp.MustCompile(`^#?(\d{1,5})/(\d{1,5})$`)
-	reCountOpn = regexp.MustCompile(`^#?(\d{1,5})/(?:[nNxXmM?]{0,2})$`)
-	// "v3", "V3", "v4a", "v14-plus", "ver3", "vers2", "version3", "rev2", "v.3", "v#3", "-v2"
-	reVersion = regexp.MustCompile(`(?i)^-?(?:v|ver|vers|version|rev|revision)[.#]?(\d{1,4})(?:[a-z]|[-_.]?plus|\+)?$`)
+	reCountOpn = regexp.MustCompile(`^#?(\d{1,5})/0?(?:[nNxXmMyY?]{0,2})$`)
+	// "v3", "V3", "v4a", "v14-plus", "v4-fix", "ver3", "vers2", "version3", "rev2", "v.3", "v#3", "-v2";
+	// not "v4l" (a subsystem) nor "v6-next".
+	reVersion = regexp.MustCompile(`(?i)^-?(?:v|ver|vers|version|rev|revision)[.#]?(\d{1,4})(?:[a-k]|[-_.]?plus|\+|-(?:fix|fixed|fixup|update|updated|final|take\d))?$`)
 	// "v14.5": a revision of a revision, or a kernel.
 	reVersionDot = regexp.MustCompile(`(?i)^v(\d{1,4})\.(\d{1,3})$`)
 	// "PATCHv3", "RFCv2", "PATCH-v2", "RESEND_v2", "patchset-v4"
@@ -43,7 +44,7 @@ var (
 	reGluedCount   = regexp.MustCompile(`(?i)^(PATCH(?:ES|SET)?)[-_:#]?(\d{1,5}/\d{1,5})$`)
 	// "1/2v3", "1/2-v3"
 	reCountVersion = regexp.MustCompile(`(?i)^(\d{1,5}/\d{1,5})[-_:]?(?:v|ver|rev)(\d{1,4})$`)
-	reResend       = regexp.MustCompile(`(?i)^re-?(?:send|sent|post)(?:ed|ing)?#?\d*$`)
+	reResend       = regexp.MustCompile(`(?i)^(?:re-?){1,3}(?:send|sent|post)(?:ed|ing)?#?\d*$`)
 	reRFC          = regexp.MustCompile(`(?i)^RFC(?:v?\d{0,3})$`)
 	rePatchWord    = regexp.MustCompile(`(?i)^PATCH(?:ES|SET|-SET)?(?:v\d+)?$`)
 	reTrailingVer  = regexp.MustCompile(`(?i)\[ver[ .]?#?(\d{1,4})\]\s*$`)
@@ -146,12 +147,12 @@ func (s *Subject) read(words []string) {
 	}
 	for k := 0; k < len(words); k++ {
 		w := words[k]
-		t := strings.Trim(w, "().")
+		t := strings.Trim(w, "().:")
 		if t == "" {
 			t = w
 		}
 		// "1 of 3" and "v 2", "ver #2" are several words.
-		if k+2 < len(words) && strings.EqualFold(words[k+1], "of") && isNumber(t) && isNumber(strings.Trim(words[k+2], "()")) {
+		if k+2 < len(words) && (strings.EqualFold(words[k+1], "of") || words[k+1] == "/") && isNumber(t) && isNumber(strings.Trim(words[k+2], "()")) {
 			setCount(t, strings.Trim(words[k+2], "()"))
 			k += 2
 			continue
