@@ -82,7 +82,6 @@ type BuildResult struct {
 	Objects []string      `json:"objects"`
 	Steps   int           `json:"steps"`
 	Elapsed time.Duration `json:"elapsed"`
-	UserCPU time.Duration `json:"user_cpu"`
 	Log     string        `json:"log"` // path
 	Sandbox Sandbox       `json:"sandbox"`
 	Ledger  Ledger        `json:"-"` // whole object folder, after this build
@@ -452,7 +451,7 @@ func (w *Workspace) Build(ctx context.Context, tc *Toolchain, cfg Config, opt Bu
 		}
 		return nil, err
 	}
-	out := &BuildResult{Argv: argv, Objects: parser.objects, Steps: parser.steps, Elapsed: elapsed, UserCPU: res.UserCPU, Log: logPath, Sandbox: sb, Ledger: w.led.clone(), Toolchain: *tc}
+	out := &BuildResult{Argv: argv, Objects: parser.objects, Steps: parser.steps, Elapsed: elapsed, Log: logPath, Sandbox: sb, Ledger: w.led.clone(), Toolchain: *tc}
 	if b, err := w.readObj("include/config/kernel.release", 1<<10); err == nil {
 		out.Release = strings.TrimSpace(string(b))
 	}

@@ -42,26 +42,24 @@ const entryVersion = 1
 
 // Kernel is a built kernel in the cache.
 type Kernel struct {
-	Key        string        `json:"key"`
-	Role       Role          `json:"role"`
-	Tree       Tree          `json:"tree"`
-	Overlay    string        `json:"overlay"` // hash of what was applied to the tree
-	Config     string        `json:"config"`  // hash of what was asked for
-	Fragments  []string      `json:"fragments"`
-	Arch       string        `json:"arch"`
-	Targets    []string      `json:"targets"`
-	W          string        `json:"w"`
-	Toolchain  Toolchain     `json:"toolchain"`
-	Release    string        `json:"release"` // uname -r
-	Objects    []string      `json:"objects"` // compiled by the make that gave this kernel
-	Elapsed    time.Duration `json:"elapsed"` // of that make
-	UserCPU    time.Duration `json:"user_cpu"`
-	Argv       []string      `json:"argv"` // make's command line
-	Sandbox    Sandbox       `json:"sandbox"`
-	Built      time.Time     `json:"built"`
-	ImageSHA   string        `json:"image_sha256,omitempty"`
-	ConfigSHA  string        `json:"config_sha256"`
-	Incomplete bool          `json:"-"`
+	Key       string        `json:"key"`
+	Role      Role          `json:"role"`
+	Tree      Tree          `json:"tree"`
+	Overlay   string        `json:"overlay"` // hash of what was applied to the tree
+	Config    string        `json:"config"`  // hash of what was asked for
+	Fragments []string      `json:"fragments"`
+	Arch      string        `json:"arch"`
+	Targets   []string      `json:"targets"`
+	W         string        `json:"w"`
+	Toolchain Toolchain     `json:"toolchain"`
+	Release   string        `json:"release"` // uname -r
+	Objects   []string      `json:"objects"` // compiled by the make that gave this kernel
+	Elapsed   time.Duration `json:"elapsed"` // of that make
+	Argv      []string      `json:"argv"`    // make's command line
+	Sandbox   Sandbox       `json:"sandbox"`
+	Built     time.Time     `json:"built"`
+	ImageSHA  string        `json:"image_sha256,omitempty"`
+	ConfigSHA string        `json:"config_sha256"`
 
 	Dir    string `json:"-"` // of the cache entry
 	Reused bool   `json:"-"` // was in the cache already
@@ -295,7 +293,7 @@ func (s *Store) build(ctx context.Context, w *Workspace, tc *Toolchain, r *Reque
 	}
 	k := &Kernel{
 		Key: key, Role: r.Role, Tree: *r.Tree, Overlay: oh, Config: r.Config.Hash(), Fragments: r.Config.Fragments.Fragments, Arch: r.Config.arch(),
-		Targets: opt.Targets, W: r.W, Toolchain: *tc, Release: res.Release, Objects: res.Objects, Elapsed: res.Elapsed, UserCPU: res.UserCPU,
+		Targets: opt.Targets, W: r.W, Toolchain: *tc, Release: res.Release, Objects: res.Objects, Elapsed: res.Elapsed,
 		Argv: res.Argv, Sandbox: res.Sandbox, Built: time.Now().UTC().Truncate(time.Second),
 	}
 	if r.Fresh {
