@@ -20,15 +20,17 @@
 // A variant with a Seed starts from a copy of the seed's folder (CopyBuild),
 // taken after the seed's step 2, and from a clone of its ledger; then step 1,
 // 2 and 3 as above. That saves the host tools and every object that does not
-// depend on a symbol which differs.
+// depend on a symbol which differs: of the same 14 objects, two variants
+// compile none again.
 //
 // The logs of 2 and 3 go into a ledger each (checks/warnings), the second one
 // on top of a copy of the first. make gets -k, so that an error hides no other
 // diagnostics: exit status 2 then means that something failed, and the log
 // says what. Variants are independent: run as many at a time as there are
 // processors, with one job each, since configuring and preparing do not use
-// more. With 2 processors, the seven variants of the NFS set cost 3 to 4
-// minutes for both sides of a patch to one folder, and 25 s after an edit.
+// more. Without copies, the seven variants of the NFS set took 281 s for both
+// sides of a patch to one folder of 14 objects, from nothing, on two busy
+// processors, and 24 s after an edit of one file.
 //
 // Targets are folders, because kbuild then leaves out what the configuration
 // disables. Narrow turns them into single objects once the .config is known,
