@@ -96,7 +96,7 @@ func TestKillNine(t *testing.T) {
 		}
 	}
 	order := []string{"base", "warns", "header"}
-	for i := range 24 {
+	for i := range 12 {
 		state := order[i%len(order)]
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %s", killEnv, root, dir, state))
@@ -104,7 +104,7 @@ func TestKillNine(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Spread over the whole of a build, which takes a few tenths of a second.
-		time.Sleep(time.Duration(20+i*25) * time.Millisecond)
+		time.Sleep(time.Duration(20+i*45) * time.Millisecond)
 		cmd.Process.Kill()
 		cmd.Wait()
 		if i%4 != 3 {
