@@ -62,7 +62,7 @@ func run(register func(*Registry)) error {
 	}
 	logf("init started")
 	os.Setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-	os.Setenv("HOME", "/root")
+	os.Setenv("HOME", "/home")
 	os.Setenv("SHELL", "/bin/sh")
 	os.Setenv("LC_ALL", "C")
 	syscall.Umask(0o022)
@@ -99,7 +99,7 @@ func run(register func(*Registry)) error {
 		return err
 	}
 	srv.Env = os.Environ()
-	srv.Dir = "/root"
+	srv.Dir = "/home"
 	srv.SetClock = func(n int64) error {
 		ts := unix.NsecToTimespec(n)
 		return unix.ClockSettime(unix.CLOCK_REALTIME, &ts)
@@ -206,7 +206,7 @@ func mountAll() error {
 		}
 	}
 	// What the image needs below the fresh /run.
-	for _, d := range []string{"/run/rpcbind", "/run/lock", "/root"} {
+	for _, d := range []string{"/run/rpcbind", "/run/lock", "/home"} {
 		os.MkdirAll(d, 0o755)
 	}
 	return errors.Join(errs...)
@@ -307,7 +307,7 @@ func consoleShell() error {
 	}
 	cmd := exec.Command("/bin/sh", "-l")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
-	cmd.Dir = "/root"
+	cmd.Dir = "/home"
 	cmd.Env = append(os.Environ(), "TERM=linux")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
 	if err := cmd.Run(); err != nil {

@@ -40,7 +40,7 @@ var base = recipe{
 	},
 	Applets: true,
 	Settings: map[string]string{
-		"etc/passwd": "root:x:0:0:root:/root:/bin/sh\n" +
+		"etc/passwd": "root:x:0:0:root:/home:/bin/sh\n" +
 			"_rpc:x:101:65534::/run/rpcbind:/usr/sbin/nologin\n" +
 			"statd:x:102:65534::/var/lib/nfs:/usr/sbin/nologin\n" +
 			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
@@ -55,7 +55,7 @@ var base = recipe{
 		"etc/shells":        "/bin/sh\n",
 	},
 	Dirs: []string{
-		"dev", "proc", "sys", "run", "tmp", "root", "mnt", "srv", "etc/exports.d",
+		"dev", "proc", "sys", "run", "tmp", "home", "mnt", "srv", "etc/exports.d",
 		"var/lib/nfs/rpc_pipefs", "var/lib/nfs/nfsdcld", "var/lib/nfs/sm", "var/lib/nfs/sm.bak", "var/lib/nfs/v4recovery",
 		"var/log", "var/tmp",
 	},
