@@ -335,6 +335,8 @@ func TestSources(t *testing.T) {
 		{"svn diff", []string{write("s.diff", "Index: a.c\n=====================\n--- a.c\n+++ a.c\n@@ -1 +1 @@\n-a\n+b\n")}, "v1 1/1 [nameless]"},
 		{"utf-16 diff", []string{write("w.diff", utf16)}, "v1 1/1 [nameless]"},
 		{"git show", []string{write("show", "commit 0123456789012345678901234567890123456789 (HEAD -> main)\nAuthor: Ann Dev <ann@example.org>\nDate:   Mon Mar 4 10:00:01 2024 +0000\n\n    a: title\n    \n    Text.\n    \n    Signed-off-by: Ann Dev <ann@example.org>\n\n"+testDiff("x"))}, "v1 1/1"},
+		{"quilt text", []string{write("quilt.diff", "a: title\n\nText.\n---\n"+testDiff("x"))}, "v1 1/1"},
+		{"hg export", []string{write("hg", "# HG changeset patch\n# User Ann Dev <ann@example.org>\n# Date 1709546401 -3600\n# Node ID 0123456789012345678901234567890123456789\n# Parent  0\na: title\n\nText.\n\n"+testDiff("x")+"# HG changeset patch\n# User Ann Dev <ann@example.org>\nb: title\n\n"+testDiff("y"))}, "v1 1/2 2/2 [unnumbered]"},
 		{"no final newline", []string{write("n.patch", strings.TrimSuffix(strings.TrimSuffix(post{subject: "[PATCH] a"}.String(), "-- \n2.43.0\n\n"), "\n"))}, "v1 1/1"},
 		{"CRLF", []string{write("c.patch", strings.ReplaceAll(one+two, "\n", "\r\n"))}, "v1 1/2 2/2"},
 	}
@@ -363,6 +365,23 @@ func TestSources(t *testing.T) {
 	p := s.Patches[0]
 	if p.Subject != "a: title" || p.Message != "Text.\n\nSigned-off-by: Ann Dev <ann@example.org>" || p.Author.Addr != "ann@example.org" || p.Date.IsZero() || len(p.Trailers) != 1 || !strings.HasPrefix(p.Commit, "0123") {
 		t.Errorf("git show: %+v", p)
+	}
+}
+
+func TestExports(t *testing.T) {
+	for name, data := range map[string]string{
+		"hg":    "# HG changeset patch\n# User Ann Dev <ann@example.org>\n# Date 1709546401 -3600\n# Node ID 0123456789012345678901234567890123456789\n# Parent  0\na: title\n\nText.\n\n" + testDiff("x"),
+		"git":   "commit 0123456789012345678901234567890123456789\nAuthor:     Ann Dev <ann@example.org>\nAuthorDate: Mon Mar 4 10:00:01 2024 +0000\nCommit:     X <x@y>\nCommitDate: Tue Mar 5 10:00:01 2024 +0000\n\n    a: title\n    \n    Text.\n\n" + testDiff("x"),
+		"quilt": "a: title\n\nText.\n" + testDiff("x"),
+	} {
+		s := loadAll(t, []byte(data), LoadOptions{})[0]
+		p := s.Patches[0]
+		if p.Subject != "a: title" || strings.TrimSpace(p.Message) != "Text." || len(p.Files) != 1 {
+			t.Errorf("%s: %q, message %q, %d files", name, p.Subject, p.Message, len(p.Files))
+		}
+		if name != "quilt" && (p.Author.Addr != "ann@example.org" || p.Date.Unix() != 1709546401 || len(p.Commit) != 40) {
+			t.Errorf("%s: %v, %v, %q", name, p.Author, p.Date, p.Commit)
+		}
 	}
 }
 
@@ -480,6 +499,9 @@ func TestGitRange(t *testing.T) {
 		if p.Author != (mail.Address{Name: "Jörg Dev", Addr: "j@example.org"}) || len(p.Commit) != 40 || len(p.Files) != 1 || p.Files[0].Path() != "a.c" ||
 			!strings.HasPrefix(p.Subject, "a: change") || len(p.Files[0].Hunks) == 0 || len(p.Files[0].Hunks[0].Lines) < 4 {
 			t.Errorf("%s: %+v", tt.rev, p)
+		}
+		if info := strings.Split(run("show", "-s", "--format=%an|%ae|%at|%s", p.Commit), "|"); info[0] != p.Author.Name || info[1] != p.Author.Addr || info[2] != fmt.Sprint(p.Date.Unix()) || info[3] != p.Subject {
+			t.Errorf("%s: git says %q of %v, %v, %q", tt.rev, info, p.Author, p.Date, p.Subject)
 		}
 		if want := "From here on.\n--- is no diff\nÜ\n\nSigned-off-by: Jörg Dev <j@example.org>"; p.Message != want {
 			t.Errorf("%s: message %q", tt.rev, p.Message)

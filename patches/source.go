@@ -174,12 +174,13 @@ func (in *input) bytes(source string, data []byte, opts LoadOptions) error {
 			in.add(source, mail.Parse(raw, mo))
 		}
 	default:
-		in.add(source, gitShow(data, mo)...)
-		if len(in.items) == before {
-			in.add(source, archivePage(data, mo)...)
+		for _, read := range []func([]byte, mail.Options) []*mail.Message{gitShow, hgExport, archivePage} {
+			if in.add(source, read(data, mo)...); len(in.items) > before {
+				break
+			}
 		}
 		if len(in.items) == before {
-			if m := mail.ParseText(nil, data, 0, mo); len(m.Diff) > 0 {
+			if m := plainDiff(data, mo); m != nil {
 				in.add(source, m)
 			}
 		}
