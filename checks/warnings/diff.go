@@ -276,6 +276,7 @@ type item struct {
 	path    string // of the patched tree
 	line    int    // of the patched tree, 0 unknown
 	kept    bool   // the patch left the line alone
+	mapped  bool   // line and kept come from Options.Map
 	noteKey string
 	mate    *item // what it was paired with
 	done    bool
@@ -375,6 +376,7 @@ func collect(ds []Diagnostic, opts Options, base bool) []*item {
 		}
 		if base && opts.Map != nil && d.Path != "" {
 			it.path, it.line, it.kept = opts.Map(d.Path, d.Line)
+			it.mapped = d.Line > 0
 		}
 		for _, n := range d.Notes {
 			it.noteKey += n.Raw + "\n"
@@ -419,7 +421,7 @@ func match(b, p []*item, key func(*item) string, ok func(x, y *item) bool, pair 
 		func(x, y *item) bool { return x.kept && x.line == y.line && x.line > 0 },
 		func(x, y *item) bool { return x.Source != "" && x.Source == y.Source && x.noteKey == y.noteKey },
 		func(x, y *item) bool { return x.Source != "" && x.Source == y.Source },
-		func(x, y *item) bool { return true },
+		near,
 	}
 	for _, k := range order {
 		bk := buckets[k]
@@ -432,6 +434,19 @@ func match(b, p []*item, key func(*item) string, ok func(x, y *item) bool, pair 
 			bk.p = slices.DeleteFunc(bk.p, func(i *item) bool { return i.done })
 		}
 	}
+}
+
+// near tells whether two items that are alike can be one. Within a function,
+// or where the patch's effect on the lines is not known, they can. Otherwise
+// the same message somewhere else in the file is another complaint, and the
+// old one was fixed: sparse and clang do not name functions.
+func near(x, y *item) bool {
+	if !x.mapped || y.line == 0 || x.Function != "" || y.Function != "" || x.Tool == KernelDoc {
+		return true
+	}
+	const rewritten, kept = 40, 5 // lines; a statement can span a few
+	d := max(x.line-y.line, y.line-x.line)
+	return d <= kept || !x.kept && d <= rewritten
 }
 
 // manyAlike bounds the quadratic search within one bucket: beyond it, items

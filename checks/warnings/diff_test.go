@@ -113,6 +113,18 @@ func TestDiffLogs(t *testing.T) {
 			base:    "fs/a.c:1:1: warning: u [-Wq]\nfs/b.c:1:1: warning: u [-Wq]\nfs/c.c:1:1: warning: u [-Wq]\n",
 			patched: "", opts: Options{Touched: map[string]bool{"fs/a.c": true, "fs/b.c": true, "fs/c.c": true}},
 			fixed: "fs/a.c:1:1: warning: u [-Wq]\nfs/b.c:1:1: warning: u [-Wq]\nfs/c.c:1:1: warning: u [-Wq]"},
+		{name: "sparse tells types apart",
+			base:    "fs/a.c:9:1: warning: incorrect type in assignment (different base types)\nfs/a.c:9:1:    expected int\nfs/a.c:9:1:    got restricted __be32\n",
+			patched: "fs/a.c:9:1: warning: incorrect type in assignment (different base types)\nfs/a.c:9:1:    expected int\nfs/a.c:9:1:    got restricted __be16\n",
+			fresh:   "fs/a.c:9:1: warning: incorrect type in assignment (different base types)", fixed: "fs/a.c:9:1: warning: incorrect type in assignment (different base types)"},
+		{name: "fixed here and made there, without functions",
+			base: "fs/a.c:10:1: warning: w [-Wu]\n", patched: "fs/a.c:91:1: warning: w [-Wu]\n",
+			opts:  Options{Map: MapEdits([]FileChange{{"fs/a.c", "fs/a.c", []Edit{{10, 1, 1}, {90, 0, 5}}}})},
+			fresh: "fs/a.c:91:1: warning: w [-Wu]", fixed: "fs/a.c:10:1: warning: w [-Wu]"},
+		{name: "the line with the warning is rewritten",
+			base: "fs/a.c:10:1: warning: w [-Wu]\n", patched: "fs/a.c:14:3: warning: w [-Wu]\n",
+			opts:  Options{Map: MapEdits([]FileChange{{"fs/a.c", "fs/a.c", []Edit{{8, 4, 9}}}})},
+			moved: 1},
 		{name: "ignored tool", base: "", patched: "Warning: fs/a.c:1 expecting prototype for f(). Prototype was for g() instead\n", opts: Options{Ignore: map[Tool]bool{KernelDoc: true}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -169,6 +169,11 @@ func normalMessage(d *Diagnostic) string {
 		if m := reUnmet.FindStringSubmatch(msg); m != nil {
 			return "unmet direct dependencies of " + m[1]
 		}
+	case d.Tool == Sparse && len(d.Notes) > 0:
+		// "incorrect type in assignment" says which only below.
+		for i := range d.Notes {
+			msg += "; " + d.Notes[i].Message
+		}
 	case d.Tool == Objtool:
 		return reStack.ReplaceAllString(normalText(msg), "${1}N")
 	case strings.HasPrefix(d.Flag, "-Wframe-larger-than"), strings.HasPrefix(d.Flag, "-Wstack-usage"):

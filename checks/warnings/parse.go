@@ -666,10 +666,13 @@ func (s *scanner) diagnostic(l string) bool {
 		}
 	}
 	// sparse repeats the place in front of what it expected and got.
-	if s.last >= 0 {
-		d := &s.log.Diagnostics[s.last]
-		if m := reDetail.FindStringSubmatch(l); m != nil && m[1] == d.File && m[2] == strconv.Itoa(d.Line) {
-			d.Notes = append(d.Notes, Note{File: m[1], Path: d.Path, Line: d.Line, Message: m[4], Raw: l})
+	if m := reDetail.FindStringSubmatch(l); m != nil {
+		for i := s.last; i >= 0 && i > s.last-8; i-- {
+			d := &s.log.Diagnostics[i]
+			if m[1] != d.File || m[2] != strconv.Itoa(d.Line) || m[3] != strconv.Itoa(d.Col) {
+				continue
+			}
+			d.Notes = append(d.Notes, Note{File: m[1], Path: d.Path, Line: d.Line, Message: strings.Join(strings.Fields(m[4]), " "), Raw: l})
 			d.Tool = Sparse
 			d.Function = ""
 			return true
