@@ -262,6 +262,22 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+func TestMissingMessage(t *testing.T) {
+	for _, tt := range []struct {
+		posts []post
+		want  string
+	}{
+		{[]post{{subject: "[PATCH 1/3] a", id: "1"}, {subject: "[PATCH 2/3] b", id: "2", reply: "1"}}, "1 of 3 parts is missing: 3/3"},
+		{[]post{{subject: "[PATCH 2/7] a", id: "1"}}, "6 of 7 parts are missing: 1/7, 3/7, 4/7, 5/7, 6/7, 7/7"},
+		{[]post{{subject: "[PATCH 11/20] a", id: "1"}}, "19 of 20 parts are missing: 1/20 to 10/20, 12/20 to 20/20"},
+	} {
+		s := loadAll(t, mbox(tt.posts...), LoadOptions{})[0]
+		if len(s.Problems) != 1 || s.Problems[0].Message != tt.want || !s.Problems[0].Fatal {
+			t.Errorf("%+v, want %q", s.Problems, tt.want)
+		}
+	}
+}
+
 func TestCoverReply(t *testing.T) {
 	data := mbox(post{subject: "[PATCH 0/2] t", id: "0", body: "x\n"}, post{subject: "[PATCH 1/2] a", id: "1", reply: "0"}, post{subject: "[PATCH 2/2] b", id: "2", reply: "0"},
 		post{subject: "Re: [PATCH 0/2] t", id: "r", reply: "0", from: "Rev <rev@example.org>", body: "For the series:\nAcked-by: Rev <rev@example.org>\nSigned-off-by: Rev <rev@example.org>\n"},

@@ -795,18 +795,22 @@ func (s *Series) number(g *group) {
 			s.Problems = append(s.Problems, Problem{ID: "series.extra-part", Patch: p.Index, Message: fmt.Sprintf("patch %d is numbered beyond the %d that the subject announces", p.Index, s.Total)})
 		}
 	}
-	for i := 1; i <= s.Total && len(s.Missing) < maxMissing; i++ {
-		if !have[i] {
+	n := 0
+	for i := 1; i <= s.Total; i++ {
+		if have[i] {
+			continue
+		}
+		if n++; n <= maxMissing {
 			s.Missing = append(s.Missing, i)
 		}
 	}
-	if n := len(s.Missing); n > 0 {
-		parts := "part " + spans(s.Missing) + " is"
-		if n > 1 {
-			parts = "parts " + spans(s.Missing) + " are"
+	if n > 0 {
+		verb := "are"
+		if n == 1 {
+			verb = "is"
 		}
 		s.Problems = append(s.Problems, Problem{ID: "series.missing-part", Fatal: true,
-			Message: fmt.Sprintf("%s missing of %d: %s", parts, s.Total, missingNames(s))})
+			Message: fmt.Sprintf("%d of %d parts %s missing: %s", n, s.Total, verb, missingNames(s))})
 	}
 	for _, p := range s.Patches {
 		s.mailProblems(p.Index, p.Mail)
@@ -820,28 +824,19 @@ func (s *Series) number(g *group) {
 // missingNames lists the missing parts as subjects name them.
 func missingNames(s *Series) string {
 	var out []string
-	for i, n := range s.Missing {
-		if i == 10 {
-			out = append(out, "...")
-			break
-		}
-		out = append(out, fmt.Sprintf("%d/%d", n, s.Total))
-	}
-	return strings.Join(out, ", ")
-}
-
-// spans writes numbers as "1, 3-7".
-func spans(n []int) string {
-	var out []string
-	for i := 0; i < len(n); {
+	for i := 0; i < len(s.Missing); {
 		j := i
-		for j+1 < len(n) && n[j+1] == n[j]+1 {
+		for j+1 < len(s.Missing) && s.Missing[j+1] == s.Missing[j]+1 {
 			j++
 		}
-		if i == j {
-			out = append(out, fmt.Sprint(n[i]))
-		} else {
-			out = append(out, fmt.Sprintf("%d-%d", n[i], n[j]))
+		switch {
+		case len(out) == 10:
+			return strings.Join(append(out, "..."), ", ")
+		case j-i > 5: // a long run is named by its ends
+			out = append(out, fmt.Sprintf("%d/%d to %d/%d", s.Missing[i], s.Total, s.Missing[j], s.Total))
+		default:
+			j = i
+			out = append(out, fmt.Sprintf("%d/%d", s.Missing[i], s.Total))
 		}
 		i = j + 1
 	}
