@@ -65,7 +65,7 @@ func (s *Store) CheckKernelDoc(ctx context.Context, t *Tree, o Overlay, files []
 	if len(in) == 0 {
 		return out, nil
 	}
-	dir, err := t.Export(ctx)
+	dir, err := t.docDir(ctx)
 	if err != nil {
 		return nil, err
 	}
