@@ -267,6 +267,9 @@ func (v *validator) works(path string, works []Work) {
 			} else if f.Direct && (f.Write%512 != 0 || f.Size%f.Write != 0) {
 				v.bad(at, "direct writes need a write size that is a multiple of 512 and divides the size; %d does not", f.Write)
 			}
+			if f.Parallel < 0 || f.Parallel > 64 {
+				v.bad(at, "parallel is the number of calls in flight, 1 to 64")
+			}
 			if len(f.Read) == 0 {
 				v.bad(at, "file needs at least one read size: what is not read back is not tested")
 			}

@@ -99,6 +99,9 @@ type Work struct {
 	Name  string     `yaml:"name" json:"name"`
 	File  *FileWork  `yaml:"file" json:"file,omitempty"`
 	Files *FilesWork `yaml:"files" json:"files,omitempty"`
+	// Uncounted leaves it out of the values and the table, because its number
+	// of RPCs varies; conditions hold for it all the same.
+	Uncounted bool `yaml:"uncounted" json:"uncounted,omitempty"`
 }
 
 // FileWork writes one file, compares it on the server, drops the client's
@@ -108,6 +111,8 @@ type FileWork struct {
 	Write  Size   `yaml:"write" json:"write"` // bytes per write call
 	Read   []Size `yaml:"read" json:"read"`   // bytes per read call; need not be aligned
 	Direct bool   `yaml:"direct" json:"direct"`
+	// Parallel is the number of calls in flight; 0 and 1 mean one.
+	Parallel int `yaml:"parallel" json:"parallel,omitempty"`
 }
 
 // FilesWork writes many small files and reads them back.

@@ -7,6 +7,8 @@ package counts
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -72,19 +74,8 @@ func Evaluate(p *testplans.Plan, cell testplans.Cell, hists map[string]guestprot
 	if r.Invalid {
 		return r
 	}
-	missing := map[string]string{}
-	for _, v := range p.Values {
-		if v.On != "" && v.On != cell.Kernel {
-			missing[v.Name] = "it is for " + v.On + " only"
-			continue
-		}
-		n, err := value(v, hists, absent)
-		if err != nil {
-			missing[v.Name] = err.Error()
-			continue
-		}
-		r.Values[v.Name] = n
-	}
+	var missing map[string]string
+	r.Values, missing = values(p, cell, hists, absent)
 	env := map[string]any{"nfs": cell.NFS, "kernel": cell.Kernel}
 	dev := map[string]any{"name": cell.Device.Name}
 	for k, n := range cell.Device.Facts {
@@ -118,6 +109,54 @@ func Evaluate(p *testplans.Plan, cell testplans.Cell, hists map[string]guestprot
 		}
 	}
 	return r
+}
+
+// Values derives the plan's values without judging them.
+func Values(p *testplans.Plan, cell testplans.Cell, hists map[string]guestproto.Hist, absent []string) map[string]int64 {
+	v, _ := values(p, cell, hists, absent)
+	return v
+}
+
+// values also says why a value is not known.
+func values(p *testplans.Plan, cell testplans.Cell, hists map[string]guestproto.Hist, absent []string) (map[string]int64, map[string]string) {
+	known, missing := map[string]int64{}, map[string]string{}
+	for _, v := range p.Values {
+		if v.On != "" && v.On != cell.Kernel {
+			missing[v.Name] = "it is for " + v.On + " only"
+			continue
+		}
+		n, err := value(v, hists, absent)
+		if err != nil {
+			missing[v.Name] = err.Error()
+			continue
+		}
+		known[v.Name] = n
+	}
+	return known, missing
+}
+
+// Sum adds histograms that were read one after the other, each since the last.
+func Sum(parts ...map[string]guestproto.Hist) map[string]guestproto.Hist {
+	out := map[string]guestproto.Hist{}
+	for _, part := range parts {
+		for name, h := range part {
+			s := out[name]
+			s.Hits += h.Hits
+			s.Dropped += h.Dropped
+			s.Missed = max(s.Missed, h.Missed) // counts since the probe was set
+			for _, row := range h.Rows {
+				i := slices.IndexFunc(s.Rows, func(r guestproto.HistRow) bool { return maps.Equal(r.Keys, row.Keys) })
+				if i < 0 {
+					s.Rows = append(s.Rows, row)
+				} else {
+					s.Rows[i].Hits += row.Hits
+				}
+			}
+			s.Entries = int64(len(s.Rows))
+			out[name] = s
+		}
+	}
+	return out
 }
 
 func sum(rows []guestproto.HistRow) (n int64) {

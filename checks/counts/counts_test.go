@@ -146,3 +146,15 @@ func TestMentions(t *testing.T) {
 		}
 	}
 }
+
+func TestSum(t *testing.T) {
+	a := map[string]guestproto.Hist{"x": hist(row(2, "k", "1"), row(3, "k", "2"))}
+	b := map[string]guestproto.Hist{"x": hist(row(5, "k", "2"), row(7, "k", "3")), "y": hist(row(1))}
+	s := Sum(a, b)
+	if s["x"].Hits != 17 || s["x"].Entries != 3 || s["x"].Rows[1].Hits != 8 || s["y"].Hits != 1 {
+		t.Errorf("%+v", s)
+	}
+	if a["x"].Rows[1].Hits != 3 {
+		t.Error("the summands changed")
+	}
+}

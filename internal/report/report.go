@@ -304,6 +304,9 @@ func workload(works []testplans.Work) string {
 			for _, n := range w.File.Read {
 				reads = append(reads, n.String())
 			}
+			if w.File.Parallel > 1 {
+				how += fmt.Sprintf(" (%d in flight)", w.File.Parallel)
+			}
 			if len(reads) == 1 && w.File.Read[0] == w.File.Write {
 				parts = append(parts, fmt.Sprintf("%v of %v%s writes and reads", w.File.Size, w.File.Write, how))
 			} else {

@@ -25,7 +25,7 @@ type caller interface {
 }
 
 // Rules of the guest's steps.
-var Rules = []checks.Rule{ruleContents, ruleStep, ruleHang, ruleDied, ruleSlowCall, ruleBoot, ruleMemory, ruleTime, ruleTransport, ruleInfra}
+var Rules = []checks.Rule{ruleContents, ruleStep, ruleHang, ruleDied, ruleSlowCall, ruleBoot, ruleMemory, ruleTime, ruleTransport, ruleLeft, ruleInfra, ruleApply, ruleBuild, ruleBaseBuild, ruleConfig}
 
 var (
 	ruleContents = checks.Rule{ID: "contents.differ", Severity: checks.Error,
@@ -59,6 +59,10 @@ var (
 	ruleTransport = checks.Rule{ID: "guest.transport", Severity: checks.Error,
 		Title:  "the mount does not use the transport or version of the plan",
 		Source: "/proc/self/mountstats", Fix: "a workload over TCP proves nothing about RDMA"}
+	ruleLeft = checks.Rule{ID: "guest.left-behind", Severity: checks.Error,
+		Title:  "a closed connection left RDMA resources behind",
+		Source: "rdma resource show (rdma-resource(8)), before the mount and after the umount",
+		Fix:    "a reference is not dropped, or a queue pair not destroyed"}
 	ruleInfra = checks.Rule{ID: "infra", Severity: checks.Error,
 		Title:  "patchcheck, the host or the guest image failed; this says nothing about the series",
 		Source: "-", Fix: "see the message; patchcheck doctor checks the host"}
@@ -305,39 +309,62 @@ func (b *bench) steps(ctx context.Context, c testplans.Cell, a *runfolder.Attemp
 	// file can be taken for a fresh one.
 	dir := strings.ReplaceAll(id, "/", ".")
 	var slow []checks.Finding
-	for i, w := range p.Workload {
-		seed := b.seed ^ hash(id, w.Name, strconv.Itoa(i))
-		var err error
-		if w.File != nil {
-			err = b.file(ctx, a, id, mountpoint+"/"+dir, p.Server.Export+"/"+dir, w, seed, &slow)
-		} else {
-			err = b.files(ctx, a, id, mountpoint+"/"+dir, p.Server.Export+"/"+dir, w, seed, &slow)
+	works := func(counted bool) error {
+		for i, w := range p.Workload {
+			if w.Uncounted == counted {
+				continue
+			}
+			seed := b.seed ^ hash(id, w.Name, strconv.Itoa(i))
+			run := b.files
+			if w.File != nil {
+				run = b.file
+			}
+			if err := run(ctx, a, id, mountpoint+"/"+dir, p.Server.Export+"/"+dir, w, seed, &slow); err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return err
-		}
+		return nil
+	}
+	if err := works(true); err != nil {
+		return err
+	}
+	var counted, rest guestproto.TraceResult
+	if err := b.call(ctx, a, id, "read counts", guestproto.VerbTraceRead, deadlineQuick, nil, &counted); err != nil {
+		return err
+	}
+	if err := works(false); err != nil {
+		return err
 	}
 	if err := b.call(ctx, a, id, "remove", guestproto.VerbRemove, deadlineIO, guestproto.Remove{Dir: mountpoint + "/" + dir}, nil); err != nil {
 		return err
 	}
-	if err := b.call(ctx, a, id, "umount", guestproto.VerbUmount, deadlineMount, guestproto.Umount{At: mountpoint}, nil); err != nil {
+	var um guestproto.Umounted
+	if err := b.call(ctx, a, id, "umount", guestproto.VerbUmount, deadlineMount, guestproto.Umount{At: mountpoint}, &um); err != nil {
 		return err
 	}
-	var tr guestproto.TraceResult
-	if err := b.call(ctx, a, id, "read counts", guestproto.VerbTraceRead, deadlineQuick, nil, &tr); err != nil {
+	if len(um.Left) > 0 {
+		var left []string
+		for _, k := range sortedKeys(um.Left) {
+			left = append(left, fmt.Sprintf("%d %s", um.Left[k], k))
+		}
+		a.Findings = append(a.Findings, ruleLeft.New(checks.Where{Cell: id}, "after umount the connection left RDMA resources behind: %s", strings.Join(left, ", ")))
+		a.Verdict = checks.Fail
+	}
+	if err := b.call(ctx, a, id, "read the rest of the counts", guestproto.VerbTraceRead, deadlineQuick, nil, &rest); err != nil {
 		return err
 	}
-	a.Hists = tr.Hists
+	a.Hists, a.Rest = counted.Hists, rest.Hists
 	if f.Proto == "rdma" {
 		if err := b.call(ctx, a, id, "remove link", guestproto.VerbLinkDel, deadlineMount, guestproto.LinkDel{Name: f.Link}, nil); err != nil {
 			return err
 		}
 	}
 	var mem guestproto.Memory
-	if err := b.call(ctx, a, id, "memory", guestproto.VerbMemory, deadlineQuick, nil, &mem); err != nil {
+	if err := b.call(ctx, a, id, "memory", guestproto.VerbMemory, deadlineQuick, guestproto.MemoryRequest{Settle: true}, &mem); err != nil {
 		return err
 	}
-	a.SUnreclaim, a.Slabs = mem.SUnreclaim, mem.Slabs
+	// The reply cache holds entries for two minutes, whatever the series does.
+	a.SUnreclaim, a.Slabs = mem.SUnreclaim-mem.ReplyCacheKiB, mem.Slabs
 	a.Findings = append(a.Findings, slow...)
 	if len(slow) > 0 {
 		a.Verdict = checks.Fail
@@ -349,13 +376,13 @@ func (b *bench) steps(ctx context.Context, c testplans.Cell, a *runfolder.Attemp
 // file is one FileWork: write, compare in the exported file, drop the
 // client's cache, read back by each size.
 func (b *bench) file(ctx context.Context, a *runfolder.Attempt, id, client, server string, w testplans.Work, seed uint64, slow *[]checks.Finding) error {
-	io := guestproto.IO{Path: client + "/" + w.Name, Size: int64(w.File.Size), Block: int(w.File.Write), Direct: w.File.Direct, Seed: seed, Sync: true}
+	io := guestproto.IO{Path: client + "/" + w.Name, Size: int64(w.File.Size), Block: int(w.File.Write), Direct: w.File.Direct, Parallel: w.File.Parallel, Seed: seed, Sync: true}
 	var r guestproto.IOResult
 	if err := b.io(ctx, a, id, w.Name+": write", guestproto.VerbWrite, io, &r, slow); err != nil {
 		return err
 	}
 	onServer := io
-	onServer.Path, onServer.Direct, onServer.Block = server+"/"+w.Name, false, 1<<20
+	onServer.Path, onServer.Direct, onServer.Block, onServer.Parallel = server+"/"+w.Name, false, 1<<20, 0
 	if err := b.io(ctx, a, id, w.Name+": compare the exported file", guestproto.VerbHash, onServer, &r, slow); err != nil {
 		return err
 	}

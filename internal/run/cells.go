@@ -25,7 +25,7 @@ import (
 
 // answerVersion is part of every cell's key: raise it when what a cell does or
 // how it is judged changes.
-const answerVersion = 1
+const answerVersion = 2
 
 // cellKey is what a cell's answer depends on.
 func (r *runner) cellKey(k *guestKernel, c testplans.Cell, imageKey string) string {
@@ -90,7 +90,7 @@ func (r *runner) matrix(ctx context.Context, kernels map[string]*guestKernel) er
 		return err
 	}
 	s = r.begin("matrix")
-	m := &matrix{run: r.rec, plan: r.plan, kernels: kernels, initrd: img.img.Path, accel: accel, step: s, hook: r.o.Hook, seed: hash(r.rec.ID)}
+	m := &matrix{run: r.rec, plan: r.plan, kernels: kernels, initrd: img.img.Path, accel: accel, step: s, hook: r.o.Hook, seed: hash(r.plan.Name)}
 	var todo []testplans.Cell
 	keys := map[string]string{}
 	reused := 0

@@ -164,6 +164,9 @@ func (m *matrix) consoleFindings(s *session, c testplans.Cell, a *runfolder.Atte
 	rep := s.con.finish()
 	late := console.Report{Events: rep.Events, Truncated: rep.Truncated, Dropped: rep.Dropped, Boots: rep.Boots, Lines: rep.Lines}
 	for _, r := range rep.Reports {
+		if s.g.NMISent() && r.Class == console.Panic {
+			continue // by our own NMI, to get the stacks of a guest that hangs
+		}
 		if r.Line >= from {
 			late.Reports = append(late.Reports, r)
 			late.Crash = true

@@ -191,10 +191,11 @@ type Attempt struct {
 	Verdict    checks.Verdict             `json:"verdict"`
 	Steps      []CellStep                 `json:"steps"`
 	Values     map[string]int64           `json:"values,omitempty"`
-	Hists      map[string]guestproto.Hist `json:"hists,omitempty"`
+	Hists      map[string]guestproto.Hist `json:"hists,omitempty"` // of the counted part of the workload
+	Rest       map[string]guestproto.Hist `json:"rest,omitempty"`  // from there to the umount
 	Invalid    bool                       `json:"invalid,omitempty"`
 	Mounted    string                     `json:"mounted,omitempty"`        // the kernel's own words: version and transport
-	SUnreclaim int64                      `json:"sunreclaim_kib,omitempty"` // after the cell
+	SUnreclaim int64                      `json:"sunreclaim_kib,omitempty"` // after the cell, without nfsd\'s reply cache
 	Slabs      map[string]int64           `json:"slabs,omitempty"`          // active objects by cache, after the cell
 	Compared   Compared                   `json:"compared"`
 	Token      string                     `json:"token,omitempty"` // positive proof from the guest: set when every step answered done
