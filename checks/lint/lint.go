@@ -32,6 +32,9 @@ type Options struct {
 	// once mails are made (cover letter, base-commit, recipients) is not
 	// missed.
 	Mailless bool
+	// Part says that the input is one mail of a series, as hooks give it: the
+	// other parts and what they say are not missed.
+	Part bool
 }
 
 // Check applies every rule to the series. Findings come in the order of the
@@ -130,6 +133,9 @@ func shorten(lines []string) []string {
 // problems passes on what reading the series showed.
 func (l *linter) problems() {
 	for _, pr := range l.s.Problems {
+		if l.o.Part && partOnly[pr.ID] {
+			continue
+		}
 		w := checks.Where{Patch: pr.Patch}
 		r, ok := problemRules[pr.ID]
 		if !ok {
@@ -139,6 +145,9 @@ func (l *linter) problems() {
 		l.out = append(l.out, f)
 	}
 }
+
+// partOnly are the problems that every single mail of a series has.
+var partOnly = map[string]bool{"series.missing-part": true, "series.total-unknown": true, "series.partial-reroll": true, "series.extra-part": true}
 
 var problemRules = func() map[string]checks.Rule {
 	m := map[string]checks.Rule{}

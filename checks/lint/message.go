@@ -456,10 +456,10 @@ func (l *linter) wrap(body []line) {
 		ev = append(ev, ln.text)
 		widest = max(widest, n)
 	}
-	if len(ev) == 0 {
-		return
+	if len(ev) == 0 || !l.o.Strict && len(ev) < 3 && widest <= columns+5 {
+		return // a word too long is not worth a maintainer's time
 	}
-	l.add("message.wrap", ev, "%s of the message have up to %d columns; 75 are the most", plural(len(ev), "line"), widest)
+	l.add("message.wrap", ev, "%s in the message beyond %d columns, the widest has %d", plural(len(ev), "line"), columns, widest)
 }
 
 func plural(n int, what string) string {

@@ -21,7 +21,9 @@ const longSeries = 15
 // series applies the rules about the series as a whole.
 func (l *linter) series() {
 	s := l.s
-	l.cover()
+	if !l.o.Part || s.Cover != nil {
+		l.cover()
+	}
 	l.changelog()
 	l.base()
 	for _, p := range s.Patches {
@@ -138,7 +140,7 @@ func (l *linter) changelog() {
 			l.p = nil
 		}
 	}
-	if s.Version < 2 || s.Resend || l.o.Mailless || len(s.Patches) == 0 {
+	if s.Version < 2 || s.Resend || l.o.Mailless || l.o.Part || len(s.Patches) == 0 {
 		return
 	}
 	var texts []string
@@ -170,7 +172,7 @@ func (l *linter) base() {
 	s := l.s
 	switch {
 	case s.BaseCommit == "":
-		if !l.o.Mailless {
+		if !l.o.Mailless && !l.o.Part {
 			l.add("series.base-missing", nil, "the series does not say which commit it is based on")
 		}
 	case !fullID.MatchString(strings.ToLower(s.BaseCommit)):
@@ -183,6 +185,13 @@ func (l *linter) base() {
 			why = "that commit cannot be looked up there"
 		}
 		l.add("series.base-inexact", []string{"base-commit: " + s.BaseCommit}, "%s is not at base-commit %.12s: %s", l.tree(), s.BaseCommit, why)
+	}
+	if len(l.f.Prerequisites) == 0 && len(s.Prerequisites) > 0 {
+		var ev []string
+		for _, pr := range s.Prerequisites {
+			ev = append(ev, "prerequisite-"+pr.Kind+": "+pr.Value)
+		}
+		l.add("series.prerequisite", ev, "the series needs %s, which were not looked up", plural(len(ev), "prerequisite"))
 	}
 	for _, pr := range s.Prerequisites {
 		if found, looked := l.f.Prerequisites[pr.Value]; looked && !found {

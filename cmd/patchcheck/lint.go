@@ -2,7 +2,212 @@
 
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
 
-func (a *app) lintCmd() *cobra.Command    { return &cobra.Command{Use: "lint", Hidden: true} }
-func (a *app) explainCmd() *cobra.Command { return &cobra.Command{Use: "explain", Hidden: true} }
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"patchcheck/checks/lint"
+	"patchcheck/internal/cache"
+	"patchcheck/internal/config"
+	"patchcheck/internal/findings"
+	"patchcheck/internal/kernel"
+	lintrun "patchcheck/internal/lint"
+	"patchcheck/internal/run"
+	"patchcheck/internal/runfolder"
+	"patchcheck/patches"
+)
+
+type lintFlags struct {
+	treeFlags
+	strict, asJSON, trailers, noScripts, build, part bool
+	format                                           string
+	root                                             string
+	version                                          int
+}
+
+func (a *app) lintCmd() *cobra.Command {
+	f := &lintFlags{}
+	cmd := &cobra.Command{
+		Use:   "lint [SERIES...]",
+		Short: "Say what a maintainer would send back, before mailing",
+		Long: `Check a series as mail: numbering, cover letter, messages, tags, the text of
+the diff, and the rules of the maintainers of the touched files. With a kernel
+tree (--tree, or the one you are in) also whether it applies, whether commits
+named exist, and what the tree's own scripts say.
+
+SERIES is as for run. Without a tree nothing is looked up and nothing is
+downloaded. Notes never change the exit code.
+
+Exit code: 0 ready, 1 errors or warnings, 2 bad input, 3 our infrastructure
+failed.`,
+		Example: `  patchcheck lint outgoing/
+  patchcheck lint nfsd-testing..HEAD
+  b4 am -o - ID | patchcheck lint -
+  patchcheck lint --format github --tree . HEAD~3..`,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.doLint(cmd.Context(), f, args) },
+	}
+	f.add(cmd)
+	fl := cmd.Flags()
+	fl.BoolVar(&f.strict, "strict", false, "also apply the rules that accepted patches often break")
+	fl.StringVar(&f.format, "format", "text", "output: "+strings.Join(findings.Formats, ", "))
+	fl.BoolVar(&f.asJSON, "json", false, "print the result as JSON (--format json)")
+	fl.BoolVar(&f.trailers, "with-trailers", false, "collect tags from replies in the input")
+	fl.BoolVar(&f.noScripts, "no-scripts", false, "do not run the scripts of the tree")
+	fl.BoolVar(&f.build, "build", false, "also build each patch in the configurations that fit the touched paths")
+	fl.BoolVar(&f.part, "part", false, "the input is one mail of a series: do not miss the other parts")
+	fl.StringVar(&f.root, "root", "", "message id of any mail of the wanted series, when the input holds several")
+	fl.IntVar(&f.version, "series-version", 0, "version of the wanted series (default: the latest)")
+	return cmd
+}
+
+func (a *app) doLint(ctx context.Context, f *lintFlags, args []string) error {
+	if f.asJSON {
+		f.format = "json"
+	}
+	if !slices.Contains(findings.Formats, f.format) {
+		return usageError("--format %q is not known; there are: %s", f.format, strings.Join(findings.Formats, ", "))
+	}
+	here := kernelTreeHere()
+	conf, err := a.config(here)
+	if err != nil {
+		return err
+	}
+	spec := f.tree
+	switch {
+	case spec == "" && here != "":
+		spec = here
+	case spec == "" && conf.Tree != "":
+		spec = conf.Tree
+	}
+	if s, ok := conf.Trees[spec]; ok {
+		spec = s
+	}
+	repo := ""
+	if fi, err := os.Stat(spec); err == nil && fi.IsDir() {
+		repo = spec
+	}
+	s, err := a.lintSeries(ctx, f, args, here, repo)
+	if err != nil {
+		return err
+	}
+	o := lintrun.Options{Series: s, Config: conf, Strict: f.strict, Part: f.part || f.format == "b4" && len(s.Patches) < 2, Runs: a.passed(s)}
+	rep := &findings.Report{Tool: version(), Series: s, Rule: ruleByID}
+	if spec != "" {
+		dir, err := a.cacheDir()
+		if err != nil {
+			return err
+		}
+		c, err := cache.Open(dir)
+		if err != nil {
+			return &exitError{exitInfra, err.Error()}
+		}
+		t, err := kernel.Resolve(ctx, c, spec, kernel.TreeOptions{Base: f.base, SeriesBase: s.BaseCommit,
+			Progress: func(msg string) { fmt.Fprintln(a.stderr, "patchcheck: "+msg) }})
+		if err != nil {
+			return err
+		}
+		defer t.Close()
+		o.Tree, rep.Tree = t, t.String()
+		a.treeFacts(&o, f, dir)
+	} else if f.build {
+		return usageError("--build needs a kernel tree: name it with --tree")
+	}
+	res, err := lintrun.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	rep.Findings, rep.Silenced, rep.Notes = res.Findings, res.Silenced, res.Notes
+	if err := findings.Write(a.stdout, f.format, rep, a.colour()); err != nil {
+		return err
+	}
+	switch rep.Outcome() {
+	case findings.Ready:
+		return nil
+	case findings.Infra:
+		return &exitError{code: exitInfra}
+	}
+	return &exitError{code: exitFindings}
+}
+
+// lintSeries reads the series by the same rules as run.
+func (a *app) lintSeries(ctx context.Context, f *lintFlags, args []string, here, repo string) (*patches.Series, error) {
+	if len(args) == 0 && here != "" && f.tree == "" {
+		var err error
+		if args, err = unpublished(ctx, here); err != nil {
+			return nil, err
+		}
+	}
+	if len(args) == 0 {
+		return run.LoadSeries(ctx, nil, a.stdin, repo)
+	}
+	a.sayTerminal(args)
+	if repo == "" {
+		repo = here
+	}
+	opts := patches.LoadOptions{Stdin: a.stdin, Repo: repo, WithTrailers: f.trailers, Root: f.root, Version: f.version}
+	return patches.Load(ctx, args, opts)
+}
+
+// sayTerminal tells a person who gave "-" what is waited for.
+func (a *app) sayTerminal(args []string) {
+	if file, ok := a.stdin.(*os.File); ok && slices.Contains(args, "-") && term.IsTerminal(int(file.Fd())) {
+		fmt.Fprintln(a.stderr, "patchcheck: reading the series from the terminal; end with Ctrl-D")
+	}
+}
+
+// colour says whether the output is a terminal that wants colours.
+func (a *app) colour() bool { return colourOf(a.stdout) }
+
+func colourOf(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// config reads the configuration of the tree around the working directory and
+// of the user.
+func (a *app) config(tree string) (*config.Config, error) {
+	c, err := config.Load(tree)
+	if err == nil {
+		var names []string
+		for _, p := range lint.Profiles {
+			names = append(names, p.Name)
+		}
+		err = c.Validate(func(id string) bool { _, ok := ruleByID(id); return ok }, names)
+	}
+	var ce *config.Error
+	if errors.As(err, &ce) {
+		return nil, usageError("%v", err)
+	}
+	return c, err
+}
+
+// passed lists recorded runs of exactly these patches that passed.
+func (a *app) passed(s *patches.Series) []string {
+	dir, err := a.runsDir()
+	if err != nil {
+		return nil
+	}
+	runs, err := runfolder.List(dir)
+	if err != nil || len(runs) == 0 || len(s.Patches) == 0 {
+		return nil
+	}
+	id := run.SeriesID(s)
+	var out []string
+	for _, r := range runs[max(0, len(runs)-50):] {
+		if rec, err := runfolder.Open(r); err == nil && rec.Series.ID == id && rec.Verdict == "PASS" {
+			out = append(out, rec.ID)
+		}
+	}
+	return out
+}
+
+// treeFacts lets the tree speak.
+func (a *app) treeFacts(o *lintrun.Options, f *lintFlags, cacheDir string) {}

@@ -129,8 +129,8 @@ the kernel tree it is called in ("patchcheck run").`,
 	})
 	root.AddCommand(
 		a.runCmd(), a.planCmd(), a.reportCmd(), a.coverCmd(), a.runsCmd(), a.doctorCmd(),
-		a.shellCmd(), a.gcCmd(), a.seriesCmd(), a.applyCmd(), a.consoleCmd(), a.warningsCmd(), a.subjectCmd(),
-		a.lintCmd(), a.explainCmd(),
+		a.shellCmd(), a.gcCmd(), a.treeCmd(), a.seriesCmd(), a.applyCmd(), a.consoleCmd(), a.warningsCmd(), a.subjectCmd(),
+		a.lintCmd(), a.explainCmd(), a.hookCmd(),
 	)
 	return root
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"patchcheck/checks"
 	"patchcheck/internal/kernel"
@@ -143,13 +142,7 @@ func (a *app) doRun(ctx context.Context, f *runFlags, args []string) error {
 			return err
 		}
 	}
-	for _, s := range args {
-		if s == "-" {
-			if file, ok := a.stdin.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-				fmt.Fprintln(a.stderr, "patchcheck: reading the series from the terminal; end with Ctrl-D")
-			}
-		}
-	}
+	a.sayTerminal(args)
 	o.Tool, o.Command = version(), append([]string{"patchcheck", "run"}, args...)
 	o.View = view.New(a.stderr)
 	rec, err := run.Run(ctx, o)

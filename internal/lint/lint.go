@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lint runs the mail-time checks on a series: it gathers the facts,
+// calls the rules of checks/lint and applies the user's configuration. Both
+// `patchcheck lint` and `patchcheck run` use it.
+package lint
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+
+	"patchcheck/checks"
+	"patchcheck/checks/lint"
+	"patchcheck/internal/config"
+	"patchcheck/internal/kernel"
+	"patchcheck/patches"
+)
+
+// Options say what to check and with which knowledge.
+type Options struct {
+	Series *patches.Series
+	// Tree is the tree to hold the series against; nil looks at the mails
+	// alone.
+	Tree *kernel.Tree
+	// Config silences and grades; nil: nothing is configured.
+	Config *config.Config
+	Strict bool
+	// Part says that the input is one mail of a series, as git's and b4's
+	// hooks give it: the other parts are not missed.
+	Part bool
+	// Runs are ids of recorded runs of exactly these patches that passed.
+	Runs []string
+	// Facts asks the tree; nil asks nothing. It may return findings of its own
+	// (how the series applies, what a build shows) and remarks about what it
+	// did not look at.
+	Facts func(ctx context.Context) (lint.Facts, []checks.Finding, []string, error)
+}
+
+// Result is what Run found.
+type Result struct {
+	Findings []checks.Finding
+	Silenced []checks.Finding // by the configuration
+	Notes    []string         // what was not looked at, and why
+}
+
+// Run checks the series. An error is ours or the tree's, never the series':
+// that is a finding.
+func Run(ctx context.Context, o Options) (*Result, error) {
+	res := &Result{}
+	var facts lint.Facts
+	var more []checks.Finding
+	if o.Facts != nil {
+		var err error
+		if facts, more, res.Notes, err = o.Facts(ctx); err != nil {
+			return nil, err
+		}
+	}
+	facts.Runs = append(facts.Runs, o.Runs...)
+	if facts.Previous == nil && !o.Part {
+		facts.Previous = previous(ctx, o.Series)
+	}
+	lo := lint.Options{Strict: o.Strict, Mailless: Mailless(o.Series), Part: o.Part}
+	names := []string{}
+	if o.Tree != nil {
+		names = append(names, o.Tree.Spec, o.Tree.Dir)
+	}
+	if c := o.Config; c != nil {
+		if c.Lint.Strict != nil {
+			lo.Strict = lo.Strict || *c.Lint.Strict
+		}
+		lo.Profiles = c.Lint.Profiles
+	}
+	fs := slices.Concat(lint.Check(o.Series, facts, lo), more)
+	if o.Config == nil {
+		res.Findings = fs
+		return res, nil
+	}
+	res.Findings, res.Silenced = o.Config.Apply(fs, names, func(patch int) []string {
+		if patch == 0 {
+			return lint.TouchedPaths(o.Series)
+		}
+		for _, p := range o.Series.Patches {
+			if p.Index == patch {
+				return lint.TouchedPaths(&patches.Series{Patches: []*patches.Patch{p}})
+			}
+		}
+		return nil
+	})
+	return res, nil
+}
+
+// Mailless says that a series comes from git ranges only, so that no mails
+// have been made yet.
+func Mailless(s *patches.Series) bool {
+	if len(s.Sources) == 0 {
+		return false
+	}
+	for _, src := range s.Sources {
+		if src == "-" || strings.HasPrefix(src, "bundled:") {
+			return false
+		}
+		if _, err := os.Stat(src); err == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// previous finds the version before this one when the same input holds it.
+func previous(ctx context.Context, s *patches.Series) *lint.Previous {
+	several := slices.ContainsFunc(s.Problems, func(p patches.Problem) bool { return p.ID == "series.several" })
+	if !several || slices.Contains(s.Sources, "-") {
+		return nil
+	}
+	all, err := patches.LoadAll(ctx, s.Sources, patches.LoadOptions{})
+	if err != nil {
+		return nil
+	}
+	var best *lint.Previous
+	for _, o := range all {
+		if o.Title != s.Title || o.Version >= s.Version || best != nil && o.Version <= best.Version {
+			continue
+		}
+		p := &lint.Previous{Version: o.Version}
+		switch {
+		case o.Cover != nil:
+			p.Date, p.MessageID = o.Cover.Date, o.Cover.MessageID
+		case len(o.Patches) > 0 && o.Patches[0].Mail != nil:
+			p.Date, p.MessageID = o.Patches[0].Mail.Date, o.Patches[0].MessageID
+		}
+		best = p
+	}
+	return best
+}
