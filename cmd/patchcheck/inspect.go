@@ -254,4 +254,3 @@ func (a *app) showSeries(s *patches.Series) {
 		fmt.Fprintf(w, "  problem: %s%s [%s]\n", at, mail.Printable(p.Message), p.ID)
 	}
 }
-

@@ -290,11 +290,11 @@ func TestFragments(t *testing.T) {
 }
 
 // TestSymbolsExist checks the fragments against a kernel tree, named by
-// PATCHCHECK_TEST_TREE: each symbol has a Kconfig entry.
+// PATCHCHECK_TREE: each symbol has a Kconfig entry.
 func TestSymbolsExist(t *testing.T) {
-	tree := os.Getenv("PATCHCHECK_TEST_TREE")
+	tree := os.Getenv("PATCHCHECK_TREE")
 	if tree == "" {
-		t.Skip("PATCHCHECK_TEST_TREE names no kernel source: symbols are not looked up")
+		t.Skip("PATCHCHECK_TREE names no kernel source: symbols are not looked up")
 	}
 	defined := map[string]bool{}
 	re := regexp.MustCompile(`(?m)^[ \t]*(?:menu)?config[ \t]+(\w+)`)
@@ -332,9 +332,9 @@ func FuzzMakefile(f *testing.F) {
 }
 
 func BenchmarkSelect(b *testing.B) {
-	tree := os.Getenv("PATCHCHECK_TEST_TREE")
+	tree := os.Getenv("PATCHCHECK_TREE")
 	if tree == "" {
-		b.Skip("PATCHCHECK_TEST_TREE names no kernel source")
+		b.Skip("PATCHCHECK_TREE names no kernel source")
 	}
 	for b.Loop() {
 		if _, err := Select(os.DirFS(tree), []string{"include/linux/sunrpc/svc.h"}, Options{}); err != nil {

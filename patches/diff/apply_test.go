@@ -342,12 +342,12 @@ func TestApplySeries(t *testing.T) {
 	}
 }
 
-// TestSeeds needs a kernel tree, named by PATCHCHECK_TEST_TREE; the figures
+// TestSeeds needs a kernel tree, named by PATCHCHECK_TREE; the figures
 // are those of 7.3.4.
 func TestSeeds(t *testing.T) {
-	tree := os.Getenv("PATCHCHECK_TEST_TREE")
+	tree := os.Getenv("PATCHCHECK_TREE")
 	if tree == "" {
-		t.Skip("PATCHCHECK_TEST_TREE names no kernel tree")
+		t.Skip("PATCHCHECK_TREE names no kernel tree")
 	}
 	read := func(name string) []byte {
 		b, err := os.ReadFile(shared(t, "seeds/"+name))
