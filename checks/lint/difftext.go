@@ -107,7 +107,8 @@ func (l *linter) unreadable() {
 		l.at("diff.unsafe-path", checks.Where{File: pe.File}, nil, "%s", pe.Reason)
 		l.drop("patch.", p.Index)
 	case diff.WhitespaceDamage, diff.Corrupt:
-		if ev := wrapped(p.Diff); len(ev) > 0 {
+		// Reading ends where the diff breaks, so the other half is behind it.
+		if ev := wrapped(append(bytes.Clone(p.Diff), p.Tail...)); len(ev) > 0 {
 			l.add("diff.wrapped", ev, "%s of the diff broken in two%s", plural(len(ev)/2, "line"), l.mailer())
 		}
 	}

@@ -87,8 +87,15 @@ func (l *linter) rule(id string) (r checks.Rule, on bool) {
 			return r, true
 		}
 	}
-	return r, !r.Strict || l.o.Strict
+	return r, !r.Strict || l.o.Strict && !ProfileOnly(id)
 }
+
+// ProfileOnly reports whether a rule is a custom of some maintainers: it
+// speaks only where a profile names it, not with Options.Strict.
+func ProfileOnly(id string) bool { return slices.Contains(customs, id) }
+
+var customs = []string{"subject.capital", "subject.tree-tag", "trailer.order", "trailer.combined", "trailer.stable-unwanted", "series.list-missing",
+	"series.one-side", "series.reposted-early", "style.variable-order", "style.kernel-doc", "style.function-name", "style.errno-on-wire"}
 
 // on reports whether a rule is wanted, for callers that save work.
 func (l *linter) on(id string) bool { _, on := l.rule(id); return on }

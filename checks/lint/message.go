@@ -208,7 +208,7 @@ func (l *linter) treeTag() {
 				return
 			}
 		}
-		l.add("subject.tree-tag", []string{l.p.RawSubject}, "the subject names none of the trees %s", strings.Join(pr.TreeTags, ", "))
+		l.add("subject.tree-tag", []string{l.p.RawSubject}, "the subject does not say which tree the patch is for: %s", strings.Join(pr.TreeTags[:min(len(pr.TreeTags), 2)], " or "))
 		return
 	}
 }
@@ -378,7 +378,9 @@ func (l *linter) message() {
 		if firstWords.MatchString(t) && (i == 0 || strings.TrimSpace(body[i-1].text) == "") {
 			firsts = append(firsts, t)
 		}
-		foreign = append(foreign, archives.FindAllString(t, -1)...)
+		if strings.Contains(t, "://") {
+			foreign = append(foreign, archives.FindAllString(t, -1)...)
+		}
 	}
 	for _, t := range p.Trailers {
 		if strings.EqualFold(t.Key, "Change-Id") {

@@ -124,13 +124,15 @@ var changelogMark = regexp.MustCompile(`(?im)` + strings.Join([]string{
 	`^[ \t*-]*\(?(?:new|introduced|added|dropped|split|reworked|updated) in v\d`,
 }, "|"))
 
+// versionHead is the head of a list of changes within a commit message.
+var versionHead = regexp.MustCompile(`(?i)^(?:v\d+(?: ?(?:->|=>|-) ?v?\d+)?|changes (?:in|since|from) v\d+|v\d+ changes)\s*:`)
+
 func (l *linter) changelog() {
 	s := l.s
-	inMessage := regexp.MustCompile(`(?i)^(?:v\d+(?: ?(?:->|=>|-) ?v?\d+)?|changes (?:in|since|from) v\d+|v\d+ changes)\s*:`)
 	for _, p := range s.Patches {
 		var ev []string
 		for _, ln := range bodyLines(p) {
-			if inMessage.MatchString(strings.TrimSpace(ln.text)) {
+			if versionHead.MatchString(strings.TrimSpace(ln.text)) {
 				ev = append(ev, ln.text)
 			}
 		}
@@ -191,7 +193,7 @@ func (l *linter) base() {
 		for _, pr := range s.Prerequisites {
 			ev = append(ev, "prerequisite-"+pr.Kind+": "+pr.Value)
 		}
-		l.add("series.prerequisite", ev, "the series needs %s, which were not looked up", plural(len(ev), "prerequisite"))
+		l.add("series.prerequisite", ev, "the series needs %s, not looked up", plural(len(ev), "prerequisite"))
 	}
 	for _, pr := range s.Prerequisites {
 		if found, looked := l.f.Prerequisites[pr.Value]; looked && !found {

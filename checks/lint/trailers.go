@@ -374,6 +374,9 @@ func (l *linter) tagForms() {
 		}
 	}
 	for _, ln := range bodyLines(p) {
+		if !strings.Contains(ln.text, "@") {
+			continue
+		}
 		if m := loneTag.FindStringSubmatch(ln.text); m != nil {
 			want := cmpOr(wellKnownLower[strings.ReplaceAll(strings.ToLower(m[1]), " ", "-")], closest(strings.ReplaceAll(m[1], " ", "-")))
 			if m[2] != ":" && want != "" {
@@ -536,7 +539,7 @@ func (l *linter) stable() {
 		ev := []string{t.Key + ": " + t.Value}
 		isCc := strings.EqualFold(t.Key, "Cc")
 		switch {
-		case isCc && stableAddress.MatchString(v):
+		case isCc && stableAddress.MatchString(v) && !strings.Contains(v, "linux-stable"):
 			l.add("trailer.stable-unwanted", ev, "the maintainers add Cc: stable themselves, after public discussion")
 		case isCc && (strings.Contains(v, "linux-stable") || strings.HasPrefix(v, "stable@") || strings.HasPrefix(v, "<stable@") || strings.HasPrefix(v, "stable ") || v == "stable"):
 			if strings.Contains(v, "stable@dpdk") || strings.Contains(v, "stable+noautosel") {
@@ -548,7 +551,7 @@ func (l *linter) stable() {
 		}
 	}
 	for _, ln := range bodyLines(p) {
-		if t := strings.TrimSpace(ln.text); stableAddress.MatchString(t) && len(strings.Fields(t)) <= 2 && !strings.HasPrefix(strings.ToLower(t), "cc:") {
+		if t := strings.TrimSpace(ln.text); strings.Contains(t, "stable@") && stableAddress.MatchString(t) && len(strings.Fields(t)) <= 2 && !strings.HasPrefix(strings.ToLower(t), "cc:") {
 			l.add("trailer.stable-form", []string{ln.text}, "%q is no tag: write Cc: stable@vger.kernel.org", t)
 		}
 	}
