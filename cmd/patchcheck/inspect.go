@@ -3,14 +3,17 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"patchcheck/checks/console"
+	"patchcheck/checks/guestlog"
 	"patchcheck/checks/warnings"
 	"patchcheck/patches"
 	"patchcheck/patches/diff"
@@ -54,27 +57,47 @@ what became of it. Nothing is written. Exit code 1 when a patch does not apply.`
 			}
 			o := diff.NewOverlay(diff.DirTree(tree))
 			failed := false
+			show := func(name string, next *diff.Overlay, res *diff.Result) error {
+				if next != nil && res.Applies {
+					o = next
+				}
+				failed = failed || !res.Applies
+				if asJSON {
+					return a.print(res)
+				}
+				var b strings.Builder
+				res.Explain(&b)
+				fmt.Fprintf(a.stdout, "%s: %s", name, mail.Printable(b.String()))
+				return nil
+			}
 			for _, name := range args {
 				b, err := a.read(name)
 				if err != nil {
 					return err
 				}
-				next, res, err := diff.Check(o, b, diff.Options{})
-				if err != nil {
-					return fmt.Errorf("%s: %w", name, err)
-				}
-				if next != nil {
-					o = next
-				}
-				failed = failed || !res.Applies
-				if asJSON {
-					if err := a.print(res); err != nil {
-						return err
+				if !mail.IsMbox(b) && !mail.LooksLikeMail(b) {
+					next, res, err := diff.Check(o, b, diff.Options{})
+					if err == nil {
+						err = show(name, next, res)
+					}
+					if err != nil {
+						return fmt.Errorf("%s: %w", name, err)
 					}
 					continue
 				}
-				fmt.Fprintf(a.stdout, "%s: ", name)
-				res.Explain(a.stdout)
+				s, err := patches.Load(cmd.Context(), []string{"-"}, patches.LoadOptions{Stdin: bytes.NewReader(b)})
+				if err != nil {
+					return err
+				}
+				for _, p := range s.Patches {
+					next, res, err := diff.Check(o, p.Diff, diff.Options{})
+					if err == nil {
+						err = show(fmt.Sprintf("%s: %d/%d %s", name, p.Index, p.Total, mail.PrintableLine(p.Subject)), next, res)
+					}
+					if err != nil {
+						return fmt.Errorf("%s: %w", name, err)
+					}
+				}
 			}
 			if failed {
 				return &exitError{code: exitFindings}
@@ -94,21 +117,26 @@ func (a *app) consoleCmd() *cobra.Command {
 		Short: "Find crashes in a console log",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in := a.stdin
-			if args[0] != "-" {
-				f, err := os.Open(args[0])
-				if err != nil {
-					return usageError("%v", err)
-				}
-				defer f.Close()
-				in = f
+			text, err := a.read(args[0])
+			if err != nil {
+				return err
 			}
-			rep, err := console.Parse(in, console.Options{})
+			rep, err := console.Parse(bytes.NewReader(text), console.Options{})
+			if err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			ds, err := guestlog.Scan(bytes.NewReader(text))
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
 			if asJSON {
-				return a.print(rep)
+				return a.print(struct {
+					console.Report
+					Diagnoses []guestlog.Diagnosis `json:"diagnoses,omitempty"`
+				}{rep, ds})
+			}
+			for _, d := range ds {
+				fmt.Fprintf(a.stdout, "%s: line %d: %s [%s]\n", d.Class, d.Line, mail.Printable(d.Message), d.ID)
 			}
 			for _, f := range console.Findings(rep) {
 				fmt.Fprintf(a.stdout, "%s: line %d: %s [%s]\n", f.Severity, f.Where.Line, mail.Printable(f.Message), f.ID)

@@ -6,12 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"os"
 	"strings"
 	"time"
 
 	"patchcheck/checks"
 	"patchcheck/checks/console"
+	"patchcheck/checks/guestlog"
 	"patchcheck/internal/guestproto"
 	"patchcheck/internal/runfolder"
 	"patchcheck/internal/view"
@@ -155,7 +156,40 @@ func (m *matrix) exec(ctx context.Context, s *session, c testplans.Cell) (a runf
 	}
 	s.g.Close() // so that the console is whole
 	m.consoleFindings(s, c, &a, from)
+	m.diagnose(s, c, &a, from)
 	return a, false, nil
+}
+
+// diagnose names what the guest's log says of troubles that are no crash. A
+// guest that ran out of memory or space says nothing about the series.
+func (m *matrix) diagnose(s *session, c testplans.Cell, a *runfolder.Attempt, from int) {
+	if l := s.g.OutOfMemory(); l != "" {
+		f := ruleInfra.New(checks.Where{Cell: c.ID()}, "the guest ran out of memory; give it more than %v (guest.memory in the plan)", m.plan.Guest.Memory)
+		f.Evidence = []string{l}
+		a.Findings = append([]checks.Finding{f}, a.Findings...)
+		a.Verdict = checks.Infra
+		return
+	}
+	b, err := os.ReadFile(m.run.Path("console", s.name, "console.log"))
+	if err != nil {
+		return
+	}
+	lines := strings.SplitAfter(string(b), "\n")
+	ds, err := guestlog.Scan(strings.NewReader(strings.Join(lines[min(from, len(lines)):], "")))
+	if err != nil {
+		return
+	}
+	for _, d := range ds {
+		if d.Note {
+			continue
+		}
+		f := d.Finding()
+		f.Where.Cell = c.ID()
+		a.Findings = append(a.Findings, f)
+		if d.Class == guestlog.GuestOOM || d.Class == guestlog.GuestFull {
+			a.Verdict = checks.Infra
+		}
+	}
 }
 
 // consoleFindings gives the cell the reports that the console showed from the
@@ -479,6 +513,3 @@ func firstLine(err error) string {
 	s, _, _ := strings.Cut(err.Error(), "\n")
 	return s
 }
-
-// consolePath is where a guest's console is kept, relative to the run folder.
-func consolePath(guest string) string { return filepath.Join("console", guest, "console.log") }
