@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package treefacts
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"patchcheck/checks"
+	"patchcheck/internal/cache"
+	"patchcheck/internal/kernel"
+	"patchcheck/patches"
+)
+
+// realTree is Debian's kernel, when the cache has it or may fetch it.
+func realTree(t testing.TB) (*kernel.Tree, *cache.Cache) {
+	t.Helper()
+	if os.Getenv("PATCHCHECK_INTEGRATION") == "" {
+		t.Skip("set PATCHCHECK_INTEGRATION=1 to look at a real kernel tree; the first time it is downloaded")
+	}
+	c, err := cache.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := kernel.Resolve(t.Context(), c, kernel.DefaultTree, kernel.TreeOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tree.Close)
+	return tree, c
+}
+
+// seed loads a public series from the folder beside the project.
+func seed(t testing.TB, name string) *patches.Series {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		p := filepath.Join(dir, "..", "shared", "seeds", name)
+		if _, err := os.Stat(p); err == nil {
+			s, err := patches.Load(t.Context(), []string{p}, patches.LoadOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		if dir == filepath.Dir(dir) {
+			t.Skip("no ../shared/seeds/" + name + " here")
+		}
+	}
+}
+
+func show(fs []checks.Finding) string {
+	var b strings.Builder
+	for _, f := range fs {
+		fmt.Fprintf(&b, "%s %s [%s] %s\n", f.ID, f.Severity, f.Where, f.Message)
+		for _, e := range f.Evidence {
+			fmt.Fprintf(&b, "    %s\n", e)
+		}
+	}
+	return b.String()
+}
+
+func TestSeeds(t *testing.T) {
+	tree, c := realTree(t)
+	for _, name := range []string{"svcrdma-inline-cover-and-patch.txt", "xpt-mutex-v1-2of7.eml"} {
+		s := seed(t, name)
+		start := time.Now()
+		r, err := Gather(t.Context(), tree, s, Options{Cache: c, Strict: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %v %v\n%s%s%q", name, time.Since(start), r.Took, show(r.Findings), show(r.Facts.Scripts), r.NotRun)
+		if r.Facts.AssistedBy == nil || !strings.HasPrefix(r.Facts.AssistedBy.Format, "LLM") {
+			t.Errorf("Assisted-by: %+v", r.Facts.AssistedBy)
+		}
+		if strings.HasPrefix(name, "svcrdma") {
+			if len(r.Facts.Scripts) != 0 || !r.Apply.OK {
+				t.Errorf("the clean series has findings: %s", show(r.Facts.Scripts))
+			}
+			continue
+		}
+		all := show(r.Findings)
+		if !strings.Contains(all, "apply.old-merged") || !strings.Contains(all, "11 hunks, 4 stand in the tree, 7 were overtaken") {
+			t.Errorf("got %s", all)
+		}
+	}
+}
+
+func BenchmarkGather(b *testing.B) {
+	tree, c := realTree(b)
+	s := seed(b, "svcrdma-inline-cover-and-patch.txt")
+	for b.Loop() {
+		if _, err := Gather(b.Context(), tree, s, Options{Cache: c}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
