@@ -130,7 +130,7 @@ func (r *Report) checkpatch(out io.Writer, whole bool) error {
 		if pa := r.patch(f.Where.Patch); pa != nil && len(r.Series.Patches) > 1 {
 			about = fmt.Sprintf("patch %d: ", pa.Index)
 		}
-		fmt.Fprintf(w, "%s: %s:%s: %s%s\n", at, word(f.Severity), typeOf(f.ID), about, clean(f.Message))
+		fmt.Fprintf(w, "%s: %s: %s%s [%s]\n", at, word(f.Severity), about, clean(f.Message), clean(f.ID))
 		if !whole {
 			continue
 		}
@@ -138,7 +138,7 @@ func (r *Report) checkpatch(out io.Writer, whole bool) error {
 			fmt.Fprintf(w, "#%d: FILE: %s:%d:\n", n, clean(f.Where.File), max(f.Where.Line, 1))
 		}
 		for _, e := range f.Evidence {
-			fmt.Fprintln(w, strings.TrimRight(mail.Printable(e), "\n"))
+			fmt.Fprintln(w, "  "+strings.ReplaceAll(strings.TrimRight(mail.Printable(e), "\n"), "\n", "\n  "))
 		}
 		fmt.Fprintln(w)
 	}
@@ -146,14 +146,6 @@ func (r *Report) checkpatch(out io.Writer, whole bool) error {
 		fmt.Fprintf(w, "total: %d errors, %d warnings, %d checks\n", r.Count(checks.Error), r.Count(checks.Warning), r.Count(checks.Note))
 	}
 	return w.Flush()
-}
-
-// typeOf is the id as checkpatch spells types: FIXES_SHA_SHORT.
-func typeOf(id string) string {
-	if _, rest, ok := strings.Cut(id, "."); ok {
-		id = rest
-	}
-	return strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(id))
 }
 
 // lineInPatch is the line of the finding's place in the text of the mail,

@@ -68,16 +68,19 @@ func Indent(s string) string {
 }
 
 // siblings finds the struct whose keys stand beside the unknown one. The
-// error does not name the struct, so the one that shares the most keys with
-// the neighbours in the source is taken; the list is advice, not a rule.
+// error does not name the struct, so the one is taken that stands under the
+// key above, and among several the one that shares the most keys with the
+// neighbours in the source; the list is advice, not a rule.
 func siblings(e *yaml.UnknownFieldError, root reflect.Type) []string {
 	if e.Token == nil {
 		return nil
 	}
 	col := e.Token.Position.Column
 	var near []string
+	parent := ""
 	for t := e.Token; t != nil; t = t.Prev {
-		if t.Position.Column < col && strings.TrimSpace(t.Value) != "" && t.Value != "-" && t.Value != "{" && t.Value != "," {
+		if v := strings.TrimSpace(t.Value); t.Position.Column < col && v != "" && v != "-" && v != "{" && v != "," && v != ":" {
+			parent = v
 			break
 		}
 		if t.Position.Column == col {
@@ -91,8 +94,8 @@ func siblings(e *yaml.UnknownFieldError, root reflect.Type) []string {
 	}
 	best, score := []string(nil), 0
 	seen := map[reflect.Type]bool{}
-	var walk func(t reflect.Type, top bool)
-	walk = func(t reflect.Type, top bool) {
+	var walk func(t reflect.Type, under string)
+	walk = func(t reflect.Type, under string) {
 		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 			t = t.Elem()
 		}
@@ -111,15 +114,15 @@ func siblings(e *yaml.UnknownFieldError, root reflect.Type) []string {
 			if slices.Contains(near, k) {
 				n++
 			}
-			walk(t.Field(i).Type, false)
+			walk(t.Field(i).Type, k)
 		}
-		if n > score || top && col == 1 {
+		if under == parent || col == 1 && under == "" {
+			n += 1 << 10
+		}
+		if n > score {
 			best, score = keys, n
-			if top && col == 1 {
-				score = 1 << 20 // a key at the margin belongs to the top
-			}
 		}
 	}
-	walk(root, true)
+	walk(root, "")
 	return best
 }
