@@ -193,4 +193,5 @@ var toldByScripts = map[string][]string{
 	"missing-eof-newline": {"diff.no-newline"},
 	"execute-permissions": {"diff.mode"},
 	"avoid-bug":           {"style.new-bug"},
+	"maintainer.missing":  {"series.list-missing"},
 }

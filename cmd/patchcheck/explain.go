@@ -20,13 +20,14 @@ import (
 	"patchcheck/checks/tracelog"
 	"patchcheck/checks/warnings"
 	"patchcheck/internal/run"
+	"patchcheck/internal/treefacts"
 	"patchcheck/patches"
 )
 
 // allRules lists the rules of every check, by id.
 func allRules() []checks.Rule {
 	rs := slices.Concat(patches.Rules, lint.Rules, scripts.Rules(), warnings.Rules(), console.Rules, counts.Rules, fio.Rules,
-		guestlog.Rules, stats.Rules, tracelog.Rules, run.Rules)
+		guestlog.Rules, stats.Rules, tracelog.Rules, treefacts.Rules(), run.Rules)
 	slices.SortFunc(rs, func(a, b checks.Rule) int { return strings.Compare(a.ID, b.ID) })
 	return slices.CompactFunc(rs, func(a, b checks.Rule) bool { return a.ID == b.ID })
 }

@@ -115,8 +115,7 @@ func (a *app) doLint(ctx context.Context, f *lintFlags, args []string) error {
 			return err
 		}
 		defer t.Close()
-		o.Tree, rep.Tree = t, t.String()
-		a.treeFacts(&o, f, dir)
+		o.Tree, o.Cache, o.NoScripts, rep.Tree = t, c, f.noScripts, t.String()
 	} else if f.build {
 		return usageError("--build needs a kernel tree: name it with --tree")
 	}
@@ -208,6 +207,3 @@ func (a *app) passed(s *patches.Series) []string {
 	}
 	return out
 }
-
-// treeFacts lets the tree speak.
-func (a *app) treeFacts(o *lintrun.Options, f *lintFlags, cacheDir string) {}

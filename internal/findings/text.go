@@ -41,6 +41,9 @@ func (p paint) outcome(o Outcome) string {
 	return p.do("1;31", string(o))
 }
 
+// evidenceLines bounds what is printed of one finding's evidence.
+const evidenceLines = 60
+
 // text groups the findings by patch.
 func (r *Report) text(out io.Writer, colour bool) error {
 	w := bufio.NewWriter(out)
@@ -77,7 +80,11 @@ func (r *Report) text(out io.Writer, colour bool) error {
 			place = clean(place) + ": "
 		}
 		fmt.Fprintf(w, "  %s: %s%s [%s]\n", p.severity(f.Severity), place, clean(f.Message), clean(f.ID))
-		for _, e := range f.Evidence {
+		for i, e := range f.Evidence {
+			if i == evidenceLines {
+				fmt.Fprintf(w, "      | ... %d more lines; --json has them all\n", len(f.Evidence)-i)
+				break
+			}
 			fmt.Fprintf(w, "      | %s\n", strings.ReplaceAll(mail.Printable(e), "\n", "\n      | "))
 		}
 		if why := r.why(f.ID); why != "" {

@@ -13,8 +13,10 @@ import (
 
 	"patchcheck/checks"
 	"patchcheck/checks/lint"
+	"patchcheck/internal/cache"
 	"patchcheck/internal/config"
 	"patchcheck/internal/kernel"
+	"patchcheck/internal/treefacts"
 	"patchcheck/patches"
 )
 
@@ -32,10 +34,13 @@ type Options struct {
 	Part bool
 	// Runs are ids of recorded runs of exactly these patches that passed.
 	Runs []string
-	// Facts asks the tree; nil asks nothing. It may return findings of its own
-	// (how the series applies, what a build shows) and remarks about what it
-	// did not look at.
-	Facts func(ctx context.Context) (lint.Facts, []checks.Finding, []string, error)
+	// Cache keeps results about the tree; nil leaves kernel-doc out.
+	Cache *cache.Cache
+	// NoScripts leaves out the tree's scripts, NoApply the findings of
+	// applying, for a caller that has its own.
+	NoScripts, NoApply, NoSandbox bool
+	// Others are further trees that the series may be meant for.
+	Others []*kernel.Tree
 }
 
 // Result is what Run found.
@@ -43,6 +48,8 @@ type Result struct {
 	Findings []checks.Finding
 	Silenced []checks.Finding // by the configuration
 	Notes    []string         // what was not looked at, and why
+	// Tree is all that the tree told; nil without one.
+	Tree *treefacts.Result
 }
 
 // Run checks the series. An error is ours or the tree's, never the series':
@@ -51,25 +58,27 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	res := &Result{}
 	var facts lint.Facts
 	var more []checks.Finding
-	if o.Facts != nil {
-		var err error
-		if facts, more, res.Notes, err = o.Facts(ctx); err != nil {
+	if o.Tree != nil {
+		t, err := treefacts.Gather(ctx, o.Tree, o.Series, treefacts.Options{Strict: o.strict(), Cache: o.Cache, NoScripts: o.NoScripts,
+			NoApply: o.NoApply, NoSandbox: o.NoSandbox, Others: o.Others})
+		if err != nil {
 			return nil, err
+		}
+		res.Tree, facts, more, res.Notes = t, t.Facts, t.Findings, t.NotRun
+		if facts.Tree == "" {
+			facts.Tree = o.Tree.String()
 		}
 	}
 	facts.Runs = append(facts.Runs, o.Runs...)
 	if facts.Previous == nil && !o.Part {
 		facts.Previous = previous(ctx, o.Series)
 	}
-	lo := lint.Options{Strict: o.Strict, Mailless: Mailless(o.Series), Part: o.Part}
+	lo := lint.Options{Strict: o.strict(), Mailless: Mailless(o.Series), Part: o.Part}
 	names := []string{}
 	if o.Tree != nil {
 		names = append(names, o.Tree.Spec, o.Tree.Dir)
 	}
 	if c := o.Config; c != nil {
-		if c.Lint.Strict != nil {
-			lo.Strict = lo.Strict || *c.Lint.Strict
-		}
 		lo.Profiles = c.Lint.Profiles
 	}
 	fs := slices.Concat(lint.Check(o.Series, facts, lo), more)
@@ -89,6 +98,11 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil
 	})
 	return res, nil
+}
+
+// strict is what the command line or the configuration asks for.
+func (o *Options) strict() bool {
+	return o.Strict || o.Config != nil && o.Config.Lint.Strict != nil && *o.Config.Lint.Strict
 }
 
 // Mailless says that a series comes from git ranges only, so that no mails
