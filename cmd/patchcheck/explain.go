@@ -76,7 +76,10 @@ func (a *app) listRules(asJSON bool) error {
 	}
 	for _, r := range rs {
 		strict := ""
-		if r.Strict {
+		switch {
+		case lint.ProfileOnly(r.ID):
+			strict = " (some maintainers)"
+		case r.Strict:
 			strict = " (strict)"
 		}
 		fmt.Fprintf(a.stdout, "%-32s %-8s %s%s\n", r.ID, r.Severity, r.Title, strict)
@@ -93,6 +96,8 @@ func (a *app) explain(r checks.Rule) {
 		}
 	}
 	switch {
+	case lint.ProfileOnly(r.ID):
+		fmt.Fprintf(a.stdout, "  applied   by the profiles %s\n", strings.Join(profiles, ", "))
 	case r.Strict && len(profiles) > 0:
 		fmt.Fprintf(a.stdout, "  applied   with --strict, and by the profiles %s\n", strings.Join(profiles, ", "))
 	case r.Strict:
@@ -116,7 +121,7 @@ func findRule(id string) (checks.Rule, error) {
 		switch {
 		case r.ID == want || last == want:
 			hits = append(hits, r)
-		case strings.Contains(r.ID, want) || strings.Contains(want, last):
+		case strings.Contains(r.ID, want) || last != "" && strings.Contains(want, last):
 			near = append(near, r.ID)
 		}
 	}

@@ -3,11 +3,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -116,6 +118,12 @@ func (a *app) doLint(ctx context.Context, f *lintFlags, args []string) error {
 		}
 		defer t.Close()
 		o.Tree, o.Cache, o.NoScripts, rep.Tree = t, c, f.noScripts, t.String()
+		o.Others = otherTrees(ctx, c, conf, t, s.BaseCommit)
+		defer func() {
+			for _, t := range o.Others {
+				t.Close()
+			}
+		}()
 	} else if f.build {
 		return usageError("--build needs a kernel tree: name it with --tree")
 	}
@@ -136,6 +144,22 @@ func (a *app) doLint(ctx context.Context, f *lintFlags, args []string) error {
 	return &exitError{code: exitFindings}
 }
 
+// otherTrees are the trees of the configuration that are here already: the
+// series may fit one of them better. Nothing is fetched for a guess.
+func otherTrees(ctx context.Context, c *cache.Cache, conf *config.Config, used *kernel.Tree, base string) []*kernel.Tree {
+	var out []*kernel.Tree
+	for _, name := range sortedKeys(conf.Trees) {
+		spec := conf.Trees[name]
+		if fi, err := os.Stat(spec); err != nil || !fi.IsDir() || spec == used.Spec {
+			continue
+		}
+		if t, err := kernel.Resolve(ctx, c, spec, kernel.TreeOptions{SeriesBase: base}); err == nil {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
 // lintSeries reads the series by the same rules as run.
 func (a *app) lintSeries(ctx context.Context, f *lintFlags, args []string, here, repo string) (*patches.Series, error) {
 	if len(args) == 0 && here != "" && f.tree == "" {
@@ -149,10 +173,28 @@ func (a *app) lintSeries(ctx context.Context, f *lintFlags, args []string, here,
 	}
 	a.sayTerminal(args)
 	if repo == "" {
-		repo = here
+		repo = cmp.Or(here, gitHere())
 	}
 	opts := patches.LoadOptions{Stdin: a.stdin, Repo: repo, WithTrailers: f.trailers, Root: f.root, Version: f.version}
 	return patches.Load(ctx, args, opts)
+}
+
+// gitHere is the top of the git repository that the working directory lies
+// in, whatever it holds, or "": ranges of a repository that is no kernel, such
+// as that of nfs-utils, can be looked at as mails.
+func gitHere() string {
+	d, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	for ; ; d = filepath.Dir(d) {
+		if _, err := os.Stat(filepath.Join(d, ".git")); err == nil {
+			return d
+		}
+		if d == filepath.Dir(d) {
+			return ""
+		}
+	}
 }
 
 // sayTerminal tells a person who gave "-" what is waited for.

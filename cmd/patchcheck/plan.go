@@ -13,7 +13,10 @@ import (
 )
 
 func (a *app) planCmd() *cobra.Command {
-	cmd := &cobra.Command{Use: "plan", Short: "Show and check test plans"}
+	cmd := &cobra.Command{
+		Use: "plan", Short: "Show and check test plans", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
+	}
 	var asJSON bool
 	show := &cobra.Command{
 		Use:   "show [PLAN]",
