@@ -209,6 +209,9 @@ func (v *validator) plan(p *Plan) {
 		for k := range d.Facts {
 			facts[k] = 0
 		}
+		for _, n := range d.NFS {
+			v.oneOf(at, "NFS version", n, p.Axes.NFS)
+		}
 		if len(d.Facts) != len(p.Axes.Device[0].Facts) {
 			v.bad(at, "every device must give the same facts; %q gives %d, %q gives %d", d.Name, len(d.Facts), p.Axes.Device[0].Name, len(p.Axes.Device[0].Facts))
 		}

@@ -84,6 +84,10 @@ type Device struct {
 	Name   string            `yaml:"name" json:"name"`
 	Label  map[string]string `yaml:"label" json:"label,omitempty"`
 	Params map[string]Number `yaml:"params" json:"params,omitempty"`
+	// NFS restricts the device to some of the axis' versions.
+	NFS []string `yaml:"nfs" json:"nfs,omitempty"`
+	// Aside says what the device stands for and keeps it out of the table.
+	Aside string `yaml:"aside" json:"aside,omitempty"`
 	// Facts are numbers that hold expressions read as device.NAME.
 	Facts map[string]Number `yaml:"facts" json:"facts,omitempty"`
 }
@@ -262,7 +266,7 @@ func (p *Plan) Cells() []Cell {
 				continue
 			}
 			for _, v := range p.Axes.NFS {
-				if sel.nfs(v) {
+				if sel.nfs(v) && (len(d.NFS) == 0 || has(d.NFS, v)) {
 					cells = append(cells, Cell{Kernel: k, Device: d, NFS: v})
 				}
 			}

@@ -32,7 +32,7 @@ func TestCells(t *testing.T) {
 	for _, c := range p.Cells() {
 		ids = append(ids, c.ID())
 	}
-	if len(ids) != 14 || ids[0] != "patched/none/v3" || ids[13] != "base/none/v4.1" {
+	if len(ids) != 15 || ids[0] != "patched/none/v3" || ids[14] != "base/none/v4.1" {
 		t.Errorf("cells: %v", ids)
 	}
 }

@@ -125,7 +125,7 @@ func TestBaseKernelLacksField(t *testing.T) {
 		t.Errorf("values: %v", r.Values)
 	}
 	// A base that posts inline is not the base we think it is.
-	h["sends"] = hist(row(4805, "flags", "10", "len", "180"))
+	h["sends"] = hist(row(2400, "flags", "10", "len", "180"), row(2405, "flags", "2", "len", "180"))
 	if r := Evaluate(p, cell, h, []string{"sends.granted"}); len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Message, "inline-none") {
 		t.Errorf("inline Sends on base went unnoticed: %+v", r.Findings)
 	}

@@ -203,6 +203,7 @@ func (w *Workspace) make(ctx context.Context, sb Sandbox, tc *Toolchain, argv []
 // since the last time; an equal result leaves .config untouched, so that
 // nothing is rebuilt.
 func (w *Workspace) Configure(ctx context.Context, tc *Toolchain, cfg Config, opt BuildOptions) error {
+	w.follow()
 	print, err := w.kconfigPrint()
 	if err != nil {
 		return err
@@ -462,6 +463,12 @@ func (w *Workspace) Build(ctx context.Context, tc *Toolchain, cfg Config, opt Bu
 func (w *Workspace) finish() {
 	if now := time.Now().UnixNano(); now > w.state.BuildEnd {
 		w.state.BuildEnd = now
+	}
+	for w.parent != nil {
+		old := w.parent.subEnd.Load()
+		if old >= w.state.BuildEnd || w.parent.subEnd.CompareAndSwap(old, w.state.BuildEnd) {
+			break
+		}
 	}
 }
 

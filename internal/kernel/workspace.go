@@ -19,6 +19,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -110,9 +111,12 @@ type Workspace struct {
 	tree  *Tree
 	cache *cache.Cache
 	lock  *cache.Lock
-	busy  *os.File // locked through every process that make starts, see waitForMake
-	state wsState
-	led   Ledger
+	// parent is set in a further object folder, see Sub.
+	parent *Workspace
+	busy   *os.File // locked through every process that make starts, see waitForMake
+	state  wsState
+	led    Ledger
+	subEnd atomic.Int64 // latest BuildEnd of the further object folders
 
 	progress func(string)
 }
@@ -189,6 +193,9 @@ func (w *Workspace) Close() error {
 	if w.busy != nil {
 		w.busy.Close()
 	}
+	if w.parent != nil {
+		return nil // the lock is the parent's
+	}
 	return w.lock.Close()
 }
 
@@ -231,7 +238,9 @@ func (w *Workspace) load() {
 		w.state = wsState{Version: wsVersion, Lineage: w.tree.lineage}
 		// Nothing is known of what is there, so nothing of it can be used.
 		os.Remove(filepath.Join(w.Dir, "state.json"))
-		cache.RemoveAll(w.Src)
+		if w.parent == nil {
+			cache.RemoveAll(w.Src)
+		}
 		cache.RemoveAll(w.Obj)
 	}
 	if w.state.Steps == nil {
@@ -519,7 +528,8 @@ func (w *Workspace) put(rel string, data []byte, mode fs.FileMode) error {
 // make goes by the order of times.
 func (w *Workspace) newTime() time.Time {
 	now := time.Now()
-	if last := time.Unix(0, w.state.BuildEnd).Add(time.Millisecond); now.Before(last) {
+	end := max(w.state.BuildEnd, w.subEnd.Load())
+	if last := time.Unix(0, end).Add(time.Millisecond); now.Before(last) {
 		return last
 	}
 	return now

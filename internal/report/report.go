@@ -166,19 +166,35 @@ func (p *Report) buildLine() {
 
 func (p *Report) matrixLines() {
 	r := p.run
-	var patched, base []*runfolder.Cell
+	var patched, base, table, aside []*runfolder.Cell
 	for _, c := range r.Cells {
-		if c.Spec.Kernel == testplans.RolePatched {
-			patched = append(patched, c)
-		} else {
+		switch {
+		case c.Spec.Kernel != testplans.RolePatched:
 			base = append(base, c)
+			continue
+		case c.Spec.Device.Aside != "":
+			aside = append(aside, c)
+		default:
+			table = append(table, c)
 		}
+		patched = append(patched, c)
 	}
 	if len(patched) > 0 {
 		f := r.Plan.Fabric
 		p.add("guest", fmt.Sprintf("NFS client and server in one guest, %s on a %s netdev, export on %s",
 			fabricName(f), strings.TrimRight(f.Netdev, "0123456789"), r.Plan.Server.FS), ids(patched)...)
-		p.add("matrix", fmt.Sprintf("%s x %s: %s", plural(len(devices(patched)), "device", "devices"), versions(patched), passed(patched)), ids(patched)...)
+		if len(table) > 0 {
+			p.add("matrix", fmt.Sprintf("%s x %s: %s", plural(len(devices(table)), "device", "devices"), versions(table), passed(table)), ids(table)...)
+		}
+		for _, d := range devices(aside) {
+			var of []*runfolder.Cell
+			for _, c := range aside {
+				if c.Spec.Device.Name == d.Name {
+					of = append(of, c)
+				}
+			}
+			p.add("also", fmt.Sprintf("%s, %s: %s", d.Aside, versions(of), passed(of)), ids(of)...)
+		}
 	}
 	if ok := passing(patched); len(ok) > 0 {
 		text := workload(r.Plan.Workload)
@@ -251,6 +267,9 @@ func passing(cells []*runfolder.Cell) (out []*runfolder.Cell) {
 
 func passed(cells []*runfolder.Cell) string {
 	ok := len(passing(cells))
+	if ok == len(cells) && ok == 1 {
+		return "passes"
+	}
 	if ok == len(cells) {
 		return fmt.Sprintf("%d of %d cells pass", ok, len(cells))
 	}
@@ -340,7 +359,7 @@ func (p *Report) table() {
 	}
 	for _, d := range r.Plan.Axes.Device {
 		cells := byDevice[d.Name]
-		if len(cells) == 0 {
+		if len(cells) == 0 || d.Aside != "" {
 			continue
 		}
 		var row []string
@@ -380,6 +399,9 @@ func cellValue(col testplans.Column, cells []*runfolder.Cell) string {
 
 func (p *Report) notRun() {
 	var out []string
+	if len(p.run.Cells) == 0 && len(p.run.Builds) > 0 {
+		out = append(out, "boot and workload (build only)")
+	}
 	out = append(out, p.run.NotRun...)
 	out = append(out, p.run.Plan.NotTested...)
 	if len(out) > 0 {

@@ -96,7 +96,7 @@ func plan(t *testing.T, edits ...string) string {
 		t.Fatal(err)
 	}
 	s := string(src)
-	edits = append([]string{"size: 8MiB", "size: 1MiB", "count: 200", "count: 20", "inline > 1000", "inline > 100"}, edits...)
+	edits = append([]string{"size: 8MiB", "size: 1MiB", "count: 200", "count: 20", "inline > 1000", "inline > 100", "by_reference >= 2048", "by_reference >= 256"}, edits...)
 	for i := 0; i < len(edits); i += 2 {
 		n := strings.Replace(s, edits[i], edits[i+1], 1)
 		if n == s {
@@ -126,6 +126,12 @@ func checkTable(t *testing.T, r *runfolder.Run) {
 		}
 		if !strings.Contains(a.Mounted, "rdma") {
 			t.Errorf("%s: no proof of RDMA: %q", c.ID, a.Mounted)
+		}
+		if c.Spec.Device.Aside != "" {
+			if a.Values["granted"] != 0 || a.Values["inline"] != 0 {
+				t.Errorf("%s: %v", c.ID, a.Values)
+			}
+			continue
 		}
 		if c.Spec.Kernel == testplans.RoleBase {
 			if a.Values["inline"] != 0 || a.Values["by_reference"] < 4000 {

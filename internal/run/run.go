@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -279,6 +280,16 @@ func narrow(p *testplans.Plan, devices, nfs []string) error {
 			}
 		}
 		p.Axes.NFS = nfs
+		var keep []testplans.Device
+		for _, d := range p.Axes.Device {
+			if len(d.NFS) > 0 {
+				if d.NFS = slices.DeleteFunc(slices.Clone(d.NFS), func(n string) bool { return !contains(nfs, n) }); len(d.NFS) == 0 {
+					continue
+				}
+			}
+			keep = append(keep, d)
+		}
+		p.Axes.Device = keep
 	}
 	for k, s := range p.Kernels {
 		if len(s.Device) > 0 && len(devices) > 0 {
