@@ -464,12 +464,7 @@ func (w *Workspace) finish() {
 	if now := time.Now().UnixNano(); now > w.state.BuildEnd {
 		w.state.BuildEnd = now
 	}
-	for w.parent != nil {
-		old := w.parent.subEnd.Load()
-		if old >= w.state.BuildEnd || w.parent.subEnd.CompareAndSwap(old, w.state.BuildEnd) {
-			break
-		}
-	}
+	w.tellEnd()
 }
 
 func (w *Workspace) dropOldLogs() {
