@@ -52,6 +52,9 @@ func (l *linter) diffText() {
 	p := l.p
 	l.unreadable()
 	l.tabsLost()
+	if m := p.Mail; m != nil && m.Facts.CRLF && len(m.Header) == 0 && len(p.Files) > 0 {
+		l.add("diff.crlf", nil, "all lines of the file end in a carriage return and a newline; in a mail that is usual, in a patch file git apply takes it for content")
+	}
 	for _, f := range p.Files {
 		name := f.Path()
 		w := checks.Where{File: name}
@@ -180,7 +183,9 @@ func (l *linter) tabsLost() {
 				case strings.HasPrefix(t, "        "):
 					blanks++
 					ev = append(ev, ln.String())
-				case strings.HasPrefix(strings.TrimLeft(t, " "), "\u00a0"), strings.HasPrefix(t, "\xa0"):
+				}
+				// Kernel code has none, but for a few in comments.
+				if t := ln.Text; strings.Contains(t, "\u00a0") && !comment.MatchString(t) && !strings.Contains(t, "\"") && !strings.Contains(t, "/*") {
 					nbsp++
 					evNBSP = append(evNBSP, ln.String())
 				}
@@ -188,7 +193,7 @@ func (l *linter) tabsLost() {
 		}
 	}
 	if nbsp > 0 {
-		l.add("diff.nbsp", evNBSP, "%s of the diff indented by non-breaking spaces (U+00A0)%s", plural(nbsp, "line"), l.mailer())
+		l.add("diff.nbsp", evNBSP, "%s of the diff with non-breaking spaces (U+00A0) in place of blanks%s", plural(nbsp, "line"), l.mailer())
 	}
 	if tabs == 0 && blanks >= 2 {
 		l.add("diff.tabs-lost", ev, "%s of the diff indented by blanks and none by a tab: the tabs were turned into blanks on the way%s", plural(blanks, "line"), l.mailer())

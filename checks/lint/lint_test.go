@@ -63,6 +63,8 @@ func TestRules(t *testing.T) {
 					switch base := filepath.Base(f.Name); {
 					case strings.HasSuffix(base, ".eml"):
 						mails = append(mails, mailOf(string(f.Data))...)
+					case strings.HasSuffix(base, ".diff"): // a bare diff, with DOS line ends
+						mails = append(mails, strings.ReplaceAll(string(f.Data), "\n", "\r\n")...)
 					case base == "facts.json":
 						if err := json.Unmarshal(f.Data, &facts); err != nil {
 							t.Fatal(err)
@@ -354,4 +356,42 @@ func BenchmarkTenMegabytes(b *testing.B) {
 		}
 		lint.Check(s, lint.Facts{}, lint.Options{Strict: true})
 	}
+}
+
+// FuzzCheck wants no panic, no finding without a rule, and a bounded number of
+// them, whatever the mail.
+func FuzzCheck(f *testing.F) {
+	for _, name := range []string{"trailers", "diff", "style", "message"} {
+		ar, err := txtar.ParseFile("testdata/" + name + ".txtar")
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range ar.Files {
+			if strings.HasSuffix(file.Name, ".eml") {
+				f.Add(mailOf(string(file.Data)))
+			}
+		}
+	}
+	known := map[string]bool{}
+	for _, r := range slices.Concat(lint.Rules, patches.Rules) {
+		known[r.ID] = true
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) > 1<<16 {
+			return
+		}
+		s, err := patches.Load(context.Background(), []string{"-"}, patches.LoadOptions{Stdin: strings.NewReader(string(b)), WithTrailers: true})
+		if err != nil {
+			return
+		}
+		fs := lint.Check(s, lint.Facts{}, lint.Options{Strict: true})
+		if len(fs) > 100+len(b)/10 {
+			t.Errorf("%d findings on %d bytes", len(fs), len(b))
+		}
+		for _, f := range fs {
+			if !known[f.ID] {
+				t.Errorf("no rule %s", f.ID)
+			}
+		}
+	})
 }

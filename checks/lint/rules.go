@@ -104,7 +104,7 @@ var Rules = []checks.Rule{
 	{ID: "claim.numbers-bare", Severity: checks.Note, Title: "measurements that cannot be checked", Source: srcDescribe, Fix: "give the values before and after and the number of runs or an interval"},
 
 	{ID: "diff.tabs-lost", Severity: checks.Error, Title: "tabs have become blanks", Source: srcEmail, Fix: "send with git send-email; do not paste a patch into a mail program or a terminal"},
-	{ID: "diff.nbsp", Severity: checks.Error, Title: "non-breaking spaces in the indentation", Source: srcEmail, Fix: "send with git send-email; a web or HTML editor has replaced the blanks"},
+	{ID: "diff.nbsp", Severity: checks.Error, Title: "non-breaking spaces in the code", Source: srcEmail, Fix: "send with git send-email; a web or HTML editor has replaced the blanks"},
 	{ID: "diff.wrapped", Severity: checks.Error, Title: "the mail program has wrapped lines of the diff", Source: srcEmail, Fix: "send with git send-email, or switch line wrapping off"},
 	{ID: "diff.unsafe-path", Severity: checks.Error, Title: "a path outside the tree", Source: "git-apply(1) --unsafe-paths", Fix: "do not apply this patch; make it again with git format-patch"},
 	{ID: "diff.merge", Severity: checks.Error, Title: "a merge diff", Source: "git-diff(1), \"Combined diff format\"", Fix: "rebase, and mail plain commits"},
@@ -115,6 +115,7 @@ var Rules = []checks.Rule{
 	{ID: "diff.leftover-file", Severity: checks.Error, Title: "a file that a build, an editor or a merge left behind", Source: "Documentation/dontdiff", Fix: "git rm --cached FILE, and make the patch again"},
 	{ID: "diff.trailing-space", Severity: checks.Warning, Title: "added lines end in blanks", Source: "scripts/checkpatch.pl TRAILING_WHITESPACE", Fix: "git rebase --whitespace=fix BASE"},
 	{ID: "diff.added-cr", Severity: checks.Warning, Title: "added lines end in a carriage return", Source: "scripts/checkpatch.pl DOS_LINE_ENDINGS", Fix: "save the file with Unix line ends"},
+	{ID: "diff.crlf", Severity: checks.Warning, Title: "the patch file has DOS line ends", Source: "git-apply(1), scripts/checkpatch.pl DOS_LINE_ENDINGS", Fix: "convert the file (dos2unix), or save the mail unchanged: git apply takes the carriage returns for content"},
 	{ID: "diff.no-newline", Severity: checks.Note, Title: "an added file end without newline", Source: "scripts/checkpatch.pl MISSING_EOF_NEWLINE", Fix: "end the file with a newline"},
 	{ID: "diff.foreign-path", Severity: checks.Note, Strict: true, Title: "no path of the series is the kernel's", Source: srcSubmitting, Fix: "make the diff at the top of the kernel tree"},
 
