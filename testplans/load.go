@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"reflect"
 	"slices"
 	"sort"
 	"strings"
 
 	"github.com/expr-lang/expr"
-	"github.com/goccy/go-yaml"
+
+	"patchcheck/internal/strictyaml"
 )
 
 //go:embed *.yaml
@@ -61,8 +61,8 @@ func Parse(name string, b []byte) (*Plan, error) {
 	if len(strings.TrimSpace(string(b))) == 0 {
 		return nil, &Error{name, []string{"  the file is empty"}}
 	}
-	if err := yaml.UnmarshalWithOptions(b, p, yaml.Strict()); err != nil {
-		return nil, &Error{name, []string{explain(err)}}
+	if err := strictyaml.Unmarshal(b, p); err != nil {
+		return nil, &Error{name, []string{err.Error()}}
 	}
 	v := &validator{src: b}
 	v.plan(p)
@@ -72,77 +72,6 @@ func Parse(name string, b []byte) (*Plan, error) {
 	return p, nil
 }
 
-// explain turns goccy's error into a message with the source excerpt, and for
-// an unknown key the keys that are allowed.
-func explain(err error) string {
-	msg := indent(yaml.FormatError(err, false, true))
-	var unknown *yaml.UnknownFieldError
-	if errors.As(err, &unknown) {
-		if keys := siblings(unknown); len(keys) > 0 {
-			msg += "\n  allowed here: " + strings.Join(keys, ", ")
-		}
-	}
-	return msg
-}
-
-// siblings finds the struct whose keys stand beside the unknown one. The
-// error does not name the struct, so the nearest match by the neighbours'
-// names in the source is taken; the list is advice, not a rule.
-func siblings(e *yaml.UnknownFieldError) []string {
-	if e.Token == nil {
-		return nil
-	}
-	col := e.Token.Position.Column
-	var near []string
-	for t := e.Token; t != nil; t = t.Prev {
-		if t.Position.Column < col && strings.TrimSpace(t.Value) != "" && t.Value != "-" && t.Value != "{" && t.Value != "," {
-			break
-		}
-		if t.Position.Column == col {
-			near = append(near, t.Value)
-		}
-	}
-	for t := e.Token.Next; t != nil && t.Position.Column >= col; t = t.Next {
-		if t.Position.Column == col {
-			near = append(near, t.Value)
-		}
-	}
-	best, score := []string(nil), 0
-	var walk func(t reflect.Type)
-	seen := map[reflect.Type]bool{}
-	walk = func(t reflect.Type) {
-		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
-			t = t.Elem()
-		}
-		if t.Kind() != reflect.Struct || seen[t] {
-			return
-		}
-		seen[t] = true
-		var keys []string
-		n := 0
-		for i := range t.NumField() {
-			k, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
-			if k == "" || k == "-" {
-				continue
-			}
-			keys = append(keys, k)
-			if slices.Contains(near, k) {
-				n++
-			}
-			walk(t.Field(i).Type)
-		}
-		if n > score {
-			best, score = keys, n
-		}
-	}
-	walk(reflect.TypeFor[Plan]())
-	return best
-}
-
-func indent(s string) string {
-	return "  " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n  ")
-}
-
 type validator struct {
 	src  []byte
 	msgs []string
@@ -150,17 +79,7 @@ type validator struct {
 
 // bad reports what is wrong at a YAML path, with the source excerpt.
 func (v *validator) bad(path, format string, args ...any) {
-	msg := "  " + fmt.Sprintf(format, args...)
-	if p, err := yaml.PathString(path); err == nil {
-		if node, err := p.ReadNode(strings.NewReader(string(v.src))); err == nil && node != nil {
-			pos := node.GetToken().Position
-			msg = fmt.Sprintf("  [%d:%d] %s", pos.Line, pos.Column, fmt.Sprintf(format, args...))
-		}
-		if ex, err := p.AnnotateSource(v.src, false); err == nil {
-			msg += "\n" + indent(string(ex))
-		}
-	}
-	v.msgs = append(v.msgs, msg)
+	v.msgs = append(v.msgs, strictyaml.At(v.src, path, format, args...))
 }
 
 var (

@@ -82,16 +82,7 @@ func (a *app) doLint(ctx context.Context, f *lintFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	spec := f.tree
-	switch {
-	case spec == "" && here != "":
-		spec = here
-	case spec == "" && conf.Tree != "":
-		spec = conf.Tree
-	}
-	if s, ok := conf.Trees[spec]; ok {
-		spec = s
-	}
+	spec := configured(conf, f.tree, here)
 	repo := ""
 	if fi, err := os.Stat(spec); err == nil && fi.IsDir() {
 		repo = spec
@@ -228,6 +219,17 @@ func (a *app) config(tree string) (*config.Config, error) {
 		return nil, usageError("%v", err)
 	}
 	return c, err
+}
+
+// configured is the tree spec to use: the one named, else the tree around the
+// working directory, else that of the configuration, which may also give names
+// to specs.
+func configured(c *config.Config, named, here string) string {
+	spec := cmp.Or(named, here, c.Tree)
+	if s, ok := c.Trees[spec]; ok {
+		return s
+	}
+	return spec
 }
 
 // passed lists recorded runs of exactly these patches that passed.

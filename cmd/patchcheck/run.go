@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -133,7 +134,15 @@ func (a *app) doRun(ctx context.Context, f *runFlags, args []string) error {
 	if o.RunsDir, err = a.runsDir(); err != nil {
 		return err
 	}
-	o.Tree, o.Base, o.Sources, o.Stdin = f.resolve(), f.base, args, a.stdin
+	conf, err := a.config(kernelTreeHere())
+	if err != nil {
+		return err
+	}
+	if o.Plan == defaultPlan && conf.Plan != "" {
+		o.Plan = conf.Plan
+	}
+	o.Tree = cmp.Or(configured(conf, f.tree, kernelTreeHere()), kernel.DefaultTree)
+	o.Base, o.Sources, o.Stdin = f.base, args, a.stdin
 	if fi, err := os.Stat(o.Tree); err == nil && fi.IsDir() {
 		o.Repo = o.Tree
 	}
