@@ -3,8 +3,10 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"patchcheck/checks"
 	"patchcheck/checks/lint"
 	"patchcheck/internal/cache"
 	"patchcheck/internal/config"
@@ -242,10 +245,21 @@ func (a *app) passed(s *patches.Series) []string {
 	if err != nil || len(runs) == 0 || len(s.Patches) == 0 {
 		return nil
 	}
+	// Only run.json is read, and decoded only when it names the series: lint
+	// must stay quick however many runs there are.
 	id := run.SeriesID(s)
 	var out []string
-	for _, r := range runs[max(0, len(runs)-50):] {
-		if rec, err := runfolder.Open(r); err == nil && rec.Series.ID == id && rec.Verdict == "PASS" {
+	for _, r := range runs[:min(len(runs), 200)] {
+		b, err := os.ReadFile(filepath.Join(r, "run.json"))
+		if err != nil || !bytes.Contains(b, []byte(id)) {
+			continue
+		}
+		var rec struct {
+			ID      string
+			Series  struct{ ID string }
+			Verdict checks.Verdict
+		}
+		if json.Unmarshal(b, &rec) == nil && rec.Series.ID == id && rec.Verdict == checks.Pass {
 			out = append(out, rec.ID)
 		}
 	}
