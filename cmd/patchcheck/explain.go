@@ -19,6 +19,7 @@ import (
 	"patchcheck/checks/stats"
 	"patchcheck/checks/tracelog"
 	"patchcheck/checks/warnings"
+	lintrun "patchcheck/internal/lint"
 	"patchcheck/internal/run"
 	"patchcheck/internal/treefacts"
 	"patchcheck/patches"
@@ -27,7 +28,7 @@ import (
 // allRules lists the rules of every check, by id.
 func allRules() []checks.Rule {
 	rs := slices.Concat(patches.Rules, lint.Rules, scripts.Rules(), warnings.Rules(), console.Rules, counts.Rules, fio.Rules,
-		guestlog.Rules, stats.Rules, tracelog.Rules, treefacts.Rules(), run.Rules)
+		guestlog.Rules, stats.Rules, tracelog.Rules, treefacts.Rules(), run.Rules, []checks.Rule{lintrun.RuleVariantInfra})
 	slices.SortFunc(rs, func(a, b checks.Rule) int { return strings.Compare(a.ID, b.ID) })
 	return slices.CompactFunc(rs, func(a, b checks.Rule) bool { return a.ID == b.ID })
 }
@@ -38,6 +39,9 @@ func ruleByID(id string) (checks.Rule, bool) {
 		if r.ID == id {
 			return r, true
 		}
+	}
+	if name, ok := strings.CutPrefix(id, "variant."); ok && name != "" {
+		return lintrun.VariantRule(name), true
 	}
 	return scripts.RuleByID(id)
 }

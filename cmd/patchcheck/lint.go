@@ -32,10 +32,14 @@ import (
 
 type lintFlags struct {
 	treeFlags
-	strict, asJSON, trailers, noScripts, build, part bool
-	format                                           string
-	root                                             string
-	version                                          int
+	strict, asJSON, trailers, noScripts, part bool
+
+	build, clang, noSandbox bool
+	jobs                    int
+
+	format  string
+	root    string
+	version int
 }
 
 func (a *app) lintCmd() *cobra.Command {
@@ -67,6 +71,9 @@ failed.`,
 	fl.BoolVar(&f.trailers, "with-trailers", false, "collect tags from replies in the input")
 	fl.BoolVar(&f.noScripts, "no-scripts", false, "do not run the scripts of the tree")
 	fl.BoolVar(&f.build, "build", false, "also build each patch in the configurations that fit the touched paths")
+	fl.BoolVar(&f.clang, "clang", false, "with --build: compile with clang, too")
+	fl.BoolVar(&f.noSandbox, "no-sandbox", false, "build without bubblewrap: a stranger's Makefile can then read your files")
+	fl.IntVarP(&f.jobs, "jobs", "j", 0, "with --build: compilers at a time (default: the number of CPUs)")
 	fl.BoolVar(&f.part, "part", false, "the input is one mail of a series: do not miss the other parts")
 	fl.StringVar(&f.root, "root", "", "message id of any mail of the wanted series, when the input holds several")
 	fl.IntVar(&f.version, "series-version", 0, "version of the wanted series (default: the latest)")
@@ -118,6 +125,10 @@ func (a *app) doLint(ctx context.Context, f *lintFlags, args []string) error {
 				t.Close()
 			}
 		}()
+		if f.build {
+			o.NoSandbox = f.noSandbox
+			o.Build = &lintrun.BuildOptions{Jobs: f.jobs, Clang: f.clang, Progress: func(msg string) { fmt.Fprintln(a.stderr, "patchcheck: "+msg) }}
+		}
 	} else if f.build {
 		return usageError("--build needs a kernel tree: name it with --tree")
 	}

@@ -7,6 +7,7 @@ package lint
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -41,6 +42,9 @@ type Options struct {
 	NoScripts, NoApply, NoSandbox bool
 	// Others are further trees that the series may be meant for.
 	Others []*kernel.Tree
+	// Build compiles each patch under the configurations that fit; nil: no.
+	// Tree, Series, states and cache are filled in.
+	Build *BuildOptions
 }
 
 // Result is what Run found.
@@ -50,6 +54,8 @@ type Result struct {
 	Notes    []string         // what was not looked at, and why
 	// Tree is all that the tree told; nil without one.
 	Tree *treefacts.Result
+	// Costs is what each configuration compiled and took.
+	Costs []VariantCost
 }
 
 // Run checks the series. An error is ours or the tree's, never the series':
@@ -68,6 +74,11 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		if facts.Tree == "" {
 			facts.Tree = o.Tree.String()
 		}
+		built, err := o.build(ctx, res)
+		if err != nil {
+			return nil, err
+		}
+		more = append(more, built...)
 	}
 	facts.Runs = append(facts.Runs, o.Runs...)
 	if facts.Previous == nil && !o.Part {
@@ -98,6 +109,27 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil
 	})
 	return res, nil
+}
+
+// build compiles what applies.
+func (o *Options) build(ctx context.Context, res *Result) ([]checks.Finding, error) {
+	if o.Build == nil {
+		return nil, nil
+	}
+	if n := len(res.Tree.States); n < len(o.Series.Patches) {
+		res.Notes = append(res.Notes, fmt.Sprintf("only %d of %d patches apply, and only those were compiled", n, len(o.Series.Patches)))
+	}
+	b := *o.Build
+	b.Tree, b.Series, b.Base, b.States, b.Cache, b.NoSandbox = o.Tree, o.Series, res.Tree.Base, res.Tree.States, o.Cache, o.NoSandbox
+	fs, costs, err := Variants(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	res.Costs = costs
+	for _, c := range costs {
+		res.Notes = append(res.Notes, "compiled "+c.String())
+	}
+	return fs, nil
 }
 
 // strict is what the command line or the configuration asks for.
