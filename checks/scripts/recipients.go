@@ -38,7 +38,10 @@ func (r Recipient) String() string {
 
 var (
 	reRecipient = regexp.MustCompile(`^\s*(?:"?(.*?)"?\s*<([^<>\s]+@[^<>\s]+)>|([^\s()<>]+@[^\s()<>]+)) \((.*)\)\s*$`)
-	reRole      = regexp.MustCompile(`^(?:(maintainer|supporter|supported|odd fixer|reviewer)|((?:[a-z]+ )?(?:open |moderated |subscriber )?list(?: \([^)]*\))?))(?:[^:]*)(?::(.*))?$`)
+	// Titles of entries hold commas, too, so a role begins where a known one
+	// does.
+	reNextRole = regexp.MustCompile(`,(?:(?:chief )?(?:maintainer|penguin|supporter|odd fixer|reviewer)(?::|,|$)|(?:[a-z]+ )?(?:open |moderated |subscriber )?list(?::|,|$| \()|[a-z_]+:\d+/\d+=)`)
+	reRole     = regexp.MustCompile(`^(?:((?:chief )?(?:maintainer|penguin|supporter|odd fixer|reviewer))|((?:[a-z]+ )?(?:open |moderated |subscriber )?list(?: \([^)]*\))?))(?:[^:]*)(?::(.*))?$`)
 )
 
 // ParseMaintainerOutput reads what get_maintainer.pl prints with --roles. Only
@@ -57,8 +60,8 @@ func ParseMaintainerOutput(out []byte) (rs []Recipient, ok bool) {
 			continue
 		}
 		r := Recipient{Name: m[1], Addr: m[2] + m[3]}
-		for _, role := range strings.Split(m[4], ",") {
-			g := reRole.FindStringSubmatch(strings.TrimSpace(role))
+		for _, role := range splitRoles(m[4]) {
+			g := reRole.FindStringSubmatch(role)
 			switch {
 			case g == nil || r.Role != "":
 				continue
@@ -70,9 +73,6 @@ func ParseMaintainerOutput(out []byte) (rs []Recipient, ok bool) {
 				r.Role = "maintainer"
 			}
 			r.Section = strings.TrimSpace(g[3])
-			if i := strings.LastIndexByte(r.Section, ')'); i >= 0 && strings.Count(r.Section, "(") < strings.Count(r.Section, ")") {
-				r.Section = r.Section[:i]
-			}
 		}
 		if r.Role == "" {
 			continue // commit_signer, authored, blamed: the history's
@@ -80,6 +80,18 @@ func ParseMaintainerOutput(out []byte) (rs []Recipient, ok bool) {
 		rs = append(rs, r)
 	}
 	return rs, ok
+}
+
+func splitRoles(s string) []string {
+	var out []string
+	for {
+		at := reNextRole.FindStringIndex(s)
+		if at == nil {
+			return append(out, strings.TrimSpace(s))
+		}
+		out = append(out, strings.TrimSpace(s[:at[0]]))
+		s = s[at[0]+1:]
+	}
 }
 
 // Addressed collects the To and Cc of the mails of a series, and whether there

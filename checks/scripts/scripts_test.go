@@ -262,10 +262,10 @@ broken line
 	}
 }
 
-const getMaintainer = `Kim Keeper <kim@example.org> (maintainer:DEMO CORE,commit_signer:3/4=75%)
+const getMaintainer = `Kim Keeper <kim@example.org> (maintainer:DEMO CORE,reviewer:DEMO, AND OTHERS,commit_signer:3/4=75%)
 "Rae R. Reader" <rae@example.org> (reviewer:DEMO CORE)
 Once Here <once@example.org> (commit_signer:1/9=11%,authored:1/9=11%)
-Odd Fix <odd@example.org> (odd fixer:DEMO (OLD))
+Odd Fix <odd@example.org> (odd fixer:DEMO (OLD), RINGS, AND MORE)
 demo@lists.example.org (open list:DEMO CORE)
 rdma@lists.example.org (moderated list:DEMO OVER RDMA)
 linux-kernel@vger.kernel.org (open list)
@@ -279,7 +279,10 @@ func TestRecipients(t *testing.T) {
 	if w := want[1]; w.Name != "Rae R. Reader" || w.Role != "reviewer" || w.Section != "DEMO CORE" {
 		t.Errorf("got %+v", w)
 	}
-	if w := want[2]; w.Section != "DEMO (OLD)" || w.Role != "maintainer" {
+	if w := want[2]; w.Section != "DEMO (OLD), RINGS, AND MORE" || w.Role != "maintainer" {
+		t.Errorf("got %+v", w)
+	}
+	if w := want[0]; w.Section != "DEMO CORE" || w.Role != "maintainer" {
 		t.Errorf("got %+v", w)
 	}
 	if _, ok := ParseMaintainerOutput([]byte("scripts/get_maintainer.pl: file '-' not found\n")); ok {
