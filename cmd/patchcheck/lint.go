@@ -56,7 +56,15 @@ SERIES is as for run. Without a tree nothing is looked up and nothing is
 downloaded. Notes never change the exit code.
 
 Exit code: 0 ready, 1 errors or warnings, 2 bad input, 3 our infrastructure
-failed.`,
+failed.
+
+Rules are listed and explained by "patchcheck explain", and silenced in
+.patchcheck.yaml at the top of the tree or in the user's config.yaml
+(~/.config/patchcheck).
+
+As b4's check commands:
+  git config b4.prep-perpatch-check-cmd 'patchcheck lint --part --format terse -'
+  git config b4.review-perpatch-check-cmd 'patchcheck lint --format b4 -'`,
 		Example: `  patchcheck lint outgoing/
   patchcheck lint nfsd-testing..HEAD
   b4 am -o - ID | patchcheck lint -
@@ -137,6 +145,9 @@ func (a *app) doLint(ctx context.Context, f *lintFlags, args []string) error {
 		return err
 	}
 	rep.Findings, rep.Silenced, rep.Notes = res.Findings, res.Silenced, res.Notes
+	if len(args) == 0 && len(s.Sources) == 1 && strings.HasPrefix(s.Sources[0], "bundled:") {
+		rep.Notes = append(rep.Notes, "no series was named and this is no kernel tree, so this is the bundled example")
+	}
 	if err := findings.Write(a.stdout, f.format, rep, a.colour()); err != nil {
 		return err
 	}

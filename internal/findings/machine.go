@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -113,10 +114,11 @@ func (r *Report) sarif(w io.Writer) error {
 		}
 		if uri != "-" {
 			ph := &physical{}
-			ph.Artifact.URI = (path.Clean("/" + uri))[1:]
+			u := url.URL{Path: path.Clean(uri)}
 			if strings.HasPrefix(uri, "/") {
-				ph.Artifact.URI = "file://" + path.Clean(uri)
+				u.Scheme = "file"
 			}
+			ph.Artifact.URI = u.String()
 			if line > 0 {
 				ph.Region = &region{line}
 			}
