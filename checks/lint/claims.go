@@ -169,7 +169,7 @@ func sentences(text string) []string {
 	}
 	var out []string
 	for _, s := range sentenceEnd.Split(sb.String(), -1) {
-		if s = strings.Join(strings.Fields(s), " "); s != "" {
+		if s = strings.Join(strings.Fields(s), " "); s != "" && len(s) < 2000 {
 			out = append(out, s)
 		}
 	}

@@ -68,7 +68,18 @@ type linter struct {
 	p   *patches.Patch // looked at; nil for the series as a whole
 	use []*Profile     // that fit p; those of the series while p is nil
 	out []checks.Finding
+	// same counts findings by patch and rule, to bound them.
+	same map[sameKey]int
 }
+
+type sameKey struct {
+	patch int
+	id    string
+}
+
+// mostSame is how often one rule may speak about one patch: a mail made to
+// flood its reader gets no further.
+const mostSame = 20
 
 // rule gives the rule as it holds for the patch looked at, with the severity
 // and source of the first profile that names it.
@@ -115,7 +126,17 @@ func (l *linter) at(id string, w checks.Where, evidence []string, format string,
 	if l.p != nil {
 		w.Patch = l.p.Index
 	}
+	k := sameKey{w.Patch, id}
+	if l.same == nil {
+		l.same = map[sameKey]int{}
+	}
+	if l.same[k]++; l.same[k] > mostSame {
+		return
+	}
 	f := r.New(w, format, args...)
+	if len(f.Message) > 1000 {
+		f.Message = strings.ToValidUTF8(f.Message[:1000], "") + "..."
+	}
 	f.Evidence = shorten(evidence)
 	l.out = append(l.out, f)
 }
@@ -128,6 +149,9 @@ func shorten(lines []string) []string {
 		if i == most {
 			out = append(out, fmt.Sprintf("... and %d more", len(lines)-most))
 			break
+		}
+		if len(s) > 4*width {
+			s = strings.ToValidUTF8(s[:4*width], "")
 		}
 		if r := []rune(s); len(r) > width {
 			s = string(r[:width]) + "..."

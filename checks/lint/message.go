@@ -7,6 +7,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"sort"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -20,6 +21,10 @@ type line struct {
 	n    int // 1-based, in Patch.Message
 	text string
 }
+
+// lineBytes is how much of one line of a message is looked at. People's lines
+// are shorter; others must not cost time.
+const lineBytes = 8 << 10
 
 // bodyLines are the lines of the commit message that belong to no trailer.
 func bodyLines(p *patches.Patch) []line {
@@ -38,6 +43,9 @@ func bodyLines(p *patches.Patch) []line {
 			continue // continuation
 		}
 		inTag = false
+		if len(t) > lineBytes {
+			t = t[:lineBytes]
+		}
 		out = append(out, line{i + 1, t})
 	}
 	return out
@@ -306,10 +314,7 @@ func commitRefs(p *patches.Patch) []commitRef {
 		if !strings.ContainsAny(id, "0123456789") {
 			continue // a word of the letters a to f
 		}
-		i := 0
-		for i+1 < len(offs) && offs[i+1] <= m[0] {
-			i++
-		}
+		i := sort.SearchInts(offs, m[0]+1) - 1 // the last line that begins at or before the match
 		r := commitRef{id: id, line: starts[i].n, whole: strings.Join(strings.Fields(text[m[0]:m[1]]), " ")}
 		rest := text[m[1]:]
 		if loc := titleAfter.FindStringIndex(rest); loc != nil {
@@ -475,24 +480,27 @@ func plural(n int, what string) string {
 // history also what they say.
 func (l *linter) commitRefs() {
 	p := l.p
-	full := map[string]bool{} // ids that stand somewhere with a title
+	// Ids that stand somewhere with a title, by their first digits: every
+	// later mention may be short.
+	full := map[string][]string{}
+	const digits = 7
+	note := func(id string) {
+		if id = strings.ToLower(id); len(id) >= digits && !slices.Contains(full[id[:digits]], id) && len(full[id[:digits]]) < 8 {
+			full[id[:digits]] = append(full[id[:digits]], id)
+		}
+	}
 	refs := commitRefs(p)
 	for _, f := range fixesOf(p) {
-		full[strings.ToLower(f.id)] = true
+		note(f.id)
 	}
 	for _, r := range refs {
 		if r.title != "" {
-			full[strings.ToLower(r.id)] = true
+			note(r.id)
 		}
 	}
 	known := func(id string) bool {
 		id = strings.ToLower(id)
-		for k := range full {
-			if strings.HasPrefix(k, id) || strings.HasPrefix(id, k) && k != "" {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(full[id[:digits]], func(k string) bool { return strings.HasPrefix(k, id) || strings.HasPrefix(id, k) })
 	}
 	var ev []string
 	var first string

@@ -16,6 +16,7 @@ import (
 type fixesTag struct {
 	id, title string
 	line      int
+	raw       string // the whole line
 	value     string // all behind the colon
 	rest      string // behind the id
 	commit    bool   // the word "commit" stands before the id
@@ -39,11 +40,14 @@ func fixesOf(p *patches.Patch) []fixesTag {
 	lines := strings.Split(p.Message, "\n")
 	var out []fixesTag
 	for i, t := range lines {
+		if len(t) < 6 || t[0]|0x20 != 'f' {
+			continue
+		}
 		m := fixesLine.FindStringSubmatch(t)
 		if m == nil {
 			continue
 		}
-		f := fixesTag{line: i + 1, value: m[1], url: isURL(m[1])}
+		f := fixesTag{line: i + 1, raw: t, value: m[1], url: isURL(m[1])}
 		if id := fixesID.FindStringSubmatch(m[1]); id != nil && strings.ContainsAny(id[2], "0123456789") {
 			f.commit, f.id, f.rest = id[1] != "", id[2], id[3]
 		}
@@ -155,20 +159,12 @@ func (l *linter) fixes() {
 			l.add("trailer.fixes-format", ev, "Fixes: %s lacks the commit's title in (\"...\")", f.id)
 		case !fixesRest.MatchString(f.rest):
 			l.add("trailer.fixes-format", ev, "the title is not written as (\"title\") and nothing behind it: %s", f.rest)
-		case !strings.Contains(lineAt(p, f.line)[:6], ":"):
-			l.add("trailer.fixes-format", []string{lineAt(p, f.line)}, "Fixes has no colon, so tools do not see it")
+		case !strings.Contains(f.raw[:6], ":"):
+			l.add("trailer.fixes-format", []string{f.raw}, "Fixes has no colon, so tools do not see it")
 		}
 		l.fixesCommit(f, ev)
 	}
 	l.fixesWanted(tags)
-}
-
-func lineAt(p *patches.Patch, n int) string {
-	lines := strings.Split(p.Message, "\n")
-	if n < 1 || n > len(lines) {
-		return ""
-	}
-	return lines[n-1]
 }
 
 // fixesCommit compares a Fixes: tag with the tree's history.
@@ -240,13 +236,14 @@ func (l *linter) signOffs() {
 		l.add("trailer.sob-missing", nil, "the message has no Signed-off-by")
 		return
 	}
-	if p.Author.Addr != "" && !signedBy(sobs, p.Author) {
+	signers := peopleOf(sobs)
+	if p.Author.Addr != "" && !signers.has(p.Author) {
 		l.add("trailer.author-sob", sobLines(sobs), "the author %s is in no Signed-off-by", p.Author)
 	}
-	if m := p.Mail; m != nil && m.From.Addr != "" && !samePerson(m.From, p.Author) && !relay(m.From) && !signedBy(sobs, m.From) {
+	if m := p.Mail; m != nil && m.From.Addr != "" && !samePerson(m.From, p.Author) && !relay(m.From) && !signers.has(m.From) {
 		l.add("trailer.sender-sob", sobLines(sobs), "%s sends a patch of %s and is in no Signed-off-by", m.From, p.Author)
 	}
-	l.coDevelopers()
+	l.coDevelopers(signers)
 }
 
 func sobLines(ts []mail.Trailer) (out []string) {
@@ -264,11 +261,26 @@ func relay(a mail.Address) bool {
 		strings.Contains(addr, "+") && strings.Contains(addr, "=")
 }
 
-func signedBy(sobs []mail.Trailer, who mail.Address) bool {
-	return slices.ContainsFunc(sobs, func(t mail.Trailer) bool {
-		a, _ := t.Address()
-		return samePerson(a, who)
-	})
+// people is a set of persons by address and by name.
+type people map[string]bool
+
+func peopleOf(ts []mail.Trailer) people {
+	set := people{}
+	for _, t := range ts {
+		if strings.EqualFold(t.Key, "Signed-off-by") {
+			a, _ := t.Address()
+			set[strings.ToLower(plainAddr(a.Addr))] = true
+			if a.Name != "" {
+				set["\x00"+nameKey(a.Name)] = true
+			}
+		}
+	}
+	return set
+}
+
+// has is generous as samePerson is.
+func (p people) has(a mail.Address) bool {
+	return p[strings.ToLower(plainAddr(a.Addr))] || a.Name != "" && p["\x00"+nameKey(a.Name)]
 }
 
 // samePerson is generous: a second address or another spelling of the name
@@ -305,7 +317,7 @@ func nameKey(name string) string {
 	return strings.Join(words, " ")
 }
 
-func (l *linter) coDevelopers() {
+func (l *linter) coDevelopers(signers people) {
 	p := l.p
 	ts := p.Trailers
 	var apart, without []string
@@ -319,7 +331,7 @@ func (l *linter) coDevelopers() {
 				continue
 			}
 		}
-		if signedBy(slices.DeleteFunc(slices.Clone(ts), func(t mail.Trailer) bool { return !strings.EqualFold(t.Key, "Signed-off-by") }), who) {
+		if signers.has(who) {
 			apart = append(apart, t.Key+": "+t.Value)
 			continue
 		}
