@@ -319,6 +319,29 @@ func TestReferences(t *testing.T) {
 	}
 }
 
+// A mail made to flood its reader gets a bounded answer.
+func TestFlood(t *testing.T) {
+	for name, body := range map[string]string{
+		"fixes":     strings.Repeat("Fixes: 0123 (\"x\")\nFixes: 01234567 (\"x\")\n", 3000),
+		"co-author": strings.Repeat("Co-developed-by: A <a@example.org>\n", 5000),
+		"one line":  strings.Repeat("commit 01234567 tested ", 50000),
+		"tags":      strings.Repeat("Reviwed-by: A <a@example.org>\nSigned-off-by: nobody\n", 3000),
+	} {
+		s, err := patches.Load(context.Background(), []string{"-"}, patches.LoadOptions{Stdin: strings.NewReader(string(mailOf("[PATCH] nfsd: count\n\nText.\n\n" + body + "Signed-off-by: Ann Author <ann@example.org>\nDIFF fs/nfsd/a.c\n")))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fs := lint.Check(s, lint.Facts{}, lint.Options{Strict: true})
+		size := 0
+		for _, f := range fs {
+			size += len(f.Message) + len(strings.Join(f.Evidence, ""))
+		}
+		if len(fs) > 150 || size > 100_000 {
+			t.Errorf("%s: %d findings of %d bytes", name, len(fs), size)
+		}
+	}
+}
+
 func benchSeries(b *testing.B, n int, body string) *patches.Series {
 	var mbox strings.Builder
 	for i := range n {

@@ -158,7 +158,7 @@ func (l *linter) changelog() {
 		}
 	}
 	for _, t := range texts {
-		if changelogMark.MatchString(t) {
+		if changelogMark.MatchString(t[:min(len(t), 256<<10)]) {
 			return
 		}
 	}

@@ -12,6 +12,14 @@ import (
 	"patchcheck/patches/diff"
 )
 
+// What is longer than people write is not looked at, so that a diff made to
+// cost time costs none.
+const (
+	signatureLines = 30
+	commentLines   = 300
+	mostDecls      = 60
+)
+
 // newLine is a line of the new side of a hunk.
 type newLine struct {
 	n    int // 1-based line of the new file
@@ -118,7 +126,7 @@ func (l *linter) functions(f *diff.File, lines []newLine) {
 			continue
 		}
 		start := i - 1
-		for start > 0 && lines[start-1].add && lines[start-1].text != "" && !strings.HasPrefix(lines[start-1].text, "}") &&
+		for start > 0 && i-start < signatureLines && lines[start-1].add && lines[start-1].text != "" && !strings.HasPrefix(lines[start-1].text, "}") &&
 			!strings.HasPrefix(lines[start-1].text, "#") && !strings.HasSuffix(lines[start-1].text, "*/") && !strings.HasSuffix(lines[start-1].text, ";") && !strings.HasSuffix(lines[start-1].text, "\\") {
 			start--
 		}
@@ -156,7 +164,7 @@ func documented(lines []newLine, start int) bool {
 	if !strings.HasSuffix(strings.TrimSpace(lines[i].text), "*/") {
 		return false
 	}
-	for ; i >= 0; i-- {
+	for top := max(i-commentLines, 0); i >= top; i-- {
 		t := strings.TrimSpace(lines[i].text)
 		if strings.HasPrefix(t, "/*") {
 			return strings.HasPrefix(t, "/**")
@@ -192,7 +200,7 @@ func (l *linter) variableOrder(f *diff.File, lines []newLine) {
 		}
 		var block []newLine
 		for _, d := range lines[i+1:] {
-			if !decl.MatchString(d.text) {
+			if len(block) == mostDecls || len(d.text) > 200 || !decl.MatchString(d.text) {
 				break
 			}
 			block = append(block, d)
