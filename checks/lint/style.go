@@ -122,7 +122,7 @@ func (l *linter) functions(f *diff.File, lines []newLine) {
 		return
 	}
 	for i, ln := range lines {
-		if ln.text != "{" || !ln.add || i == 0 || !lines[i-1].add {
+		if ln.text != "{" || !ln.add || i == 0 || !lines[i-1].add || !strings.Contains(lines[i-1].text, ")") {
 			continue
 		}
 		start := i - 1

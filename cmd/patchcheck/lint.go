@@ -96,7 +96,7 @@ func (a *app) doLint(ctx context.Context, f *lintFlags, args []string) error {
 		return usageError("--format %q is not known; there are: %s", f.format, strings.Join(findings.Formats, ", "))
 	}
 	here := kernelTreeHere()
-	conf, err := a.config(here)
+	conf, err := a.config(configTree(f.tree))
 	if err != nil {
 		return err
 	}
@@ -228,8 +228,16 @@ func colourOf(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// config reads the configuration of the tree around the working directory and
-// of the user.
+// configTree is the folder whose .patchcheck.yaml counts: the tree named when
+// it is a folder, else the one around the working directory.
+func configTree(named string) string {
+	if fi, err := os.Stat(named); named != "" && err == nil && fi.IsDir() {
+		return named
+	}
+	return kernelTreeHere()
+}
+
+// config reads the configuration of a tree and of the user.
 func (a *app) config(tree string) (*config.Config, error) {
 	c, err := config.Load(tree)
 	if err == nil {

@@ -134,7 +134,7 @@ func (a *app) doRun(ctx context.Context, f *runFlags, args []string) error {
 	if o.RunsDir, err = a.runsDir(); err != nil {
 		return err
 	}
-	conf, err := a.config(kernelTreeHere())
+	conf, err := a.config(configTree(f.tree))
 	if err != nil {
 		return err
 	}
