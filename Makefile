@@ -43,6 +43,15 @@ test-e2e: build
 bench: build
 	$(GO) test -tags integration -run '^$$' -bench . -benchtime 1x -p 1 -timeout 60m ./...
 
+# The bank of seeded faults: each must be caught, each harmless one must pass.
+# MUTANTS=regexp selects some, MUTANTS_PLANS=debug those of the debug kernel.
+MUTANTS       ?=
+MUTANTS_PLANS ?= default
+mutants: build
+	$(BIN)/patchcheck run --build-only --tree $(TREE)
+	MUTANTS='$(MUTANTS)' MUTANTS_PLANS='$(MUTANTS_PLANS)' \
+	$(GO) test -tags mutants -count=1 -timeout 180m -run '^TestMutants$$' ./internal/run
+
 lint:
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt -w on these"; exit 1; }
 	$(GO) vet ./...

@@ -48,6 +48,13 @@ type Mutant struct {
 	Expect  Expect   `yaml:"expect"`
 	By      []string `yaml:"by"` // one of these must have found it; none when it must pass
 
+	// What must be run for the fault to show; the runner takes less time with
+	// less. Empty: one device that grants much, and NFSv3.
+	Device []string `yaml:"device"`
+	NFS    []string `yaml:"nfs"`
+	// Full asks for the plan's own amount of I/O instead of a small part.
+	Full bool `yaml:"full"`
+
 	dir string
 }
 
@@ -113,6 +120,11 @@ func (m *Mutant) problems() []string {
 		}
 	default:
 		add("expect %q is none of FAIL, PASS, NOT-TESTED", m.Expect)
+	}
+	for _, v := range m.NFS {
+		if !slices.Contains([]string{"3", "4.0", "4.1", "4.2"}, v) {
+			add("nfs %q is no NFS version", v)
+		}
 	}
 	for _, o := range m.By {
 		if class, ok := strings.CutPrefix(o, "console."); ok && class != "" {

@@ -84,6 +84,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"harmless with oracle", strings.Replace(good, "FAIL", "PASS", 1), "must pass"},
 		{"no patch", strings.Replace(good, "[a.patch]", "[]", 1), "no patch"},
 		{"other folder", strings.Replace(good, "a.patch", "../a.patch", 1), "same folder"},
+		{"NFS version", good + "  nfs: [\"2\"]\n", "no NFS version"},
 		{"twice", good + good, "two entries"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

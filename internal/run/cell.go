@@ -90,6 +90,7 @@ type bench struct {
 	absent []string // count fields that this kernel lacks
 	guest  string   // name of its console log
 	seed   uint64
+	hurry  float64                 // see Options
 	hook   func(step string) error // for tests of the oracles: runs in the guest before the named step
 	say    func(string)
 }
@@ -104,8 +105,17 @@ type cellError struct {
 func (e *cellError) Error() string { return e.finding.Message }
 func (e *cellError) Unwrap() error { return e.err }
 
+// slowness is the factor of every deadline of a guest.
+func slowness(p *testplans.Plan, hurry float64) float64 {
+	f := float64(max(1, p.Slow))
+	if hurry > 0 {
+		f *= hurry
+	}
+	return f
+}
+
 func (b *bench) scale(d time.Duration) time.Duration {
-	return d * time.Duration(max(1, b.plan.Slow))
+	return time.Duration(float64(d) * slowness(b.plan, b.hurry))
 }
 
 // call runs one verb with its own deadline.

@@ -90,7 +90,7 @@ func (r *runner) matrix(ctx context.Context, kernels map[string]*guestKernel) er
 		return err
 	}
 	s = r.begin("matrix")
-	m := &matrix{run: r.rec, plan: r.plan, kernels: kernels, initrd: img.img.Path, accel: accel, step: s, hook: r.o.Hook, seed: hash(r.plan.Name)}
+	m := &matrix{run: r.rec, plan: r.plan, kernels: kernels, initrd: img.img.Path, accel: accel, step: s, hook: r.o.Hook, seed: hash(r.plan.Name), hurry: r.o.hurry}
 	var todo []testplans.Cell
 	keys := map[string]string{}
 	reused := 0

@@ -39,6 +39,7 @@ type matrix struct {
 	initrd  string
 	accel   vm.Accel
 	seed    uint64
+	hurry   float64 // see Options
 	step    *view.Step
 	hook    func(ctx context.Context, g *vm.Guest, cell, step string) error
 	guests  int
@@ -72,7 +73,7 @@ func (m *matrix) boot(ctx context.Context, k *guestKernel) (*session, error) {
 	cfg := vm.Config{
 		Kernel: k.image, KernelConfig: k.config, Initrds: []string{m.initrd},
 		Append: m.plan.Guest.Append, CPUs: m.plan.Guest.CPUs, MemMiB: int(m.plan.Guest.Memory >> 20),
-		Accel: m.accel, StateDir: m.run.Path("console", name), Console: con, Slow: float64(max(1, m.plan.Slow)),
+		Accel: m.accel, StateDir: m.run.Path("console", name), Console: con, Slow: slowness(m.plan, m.hurry),
 	}
 	if argv, err := vm.Cmdline(cfg); err == nil {
 		m.run.Note(fmt.Sprintf("# guest %s", name))
@@ -104,7 +105,7 @@ func (m *matrix) boot(ctx context.Context, k *guestKernel) (*session, error) {
 		return nil, &cellError{f, checks.Infra, err}
 	}
 	s.g = g
-	s.b = &bench{g: g, plan: m.plan, kernel: k.release, absent: k.absent, guest: name, seed: m.seed}
+	s.b = &bench{g: g, plan: m.plan, kernel: k.release, absent: k.absent, guest: name, seed: m.seed, hurry: m.hurry}
 	if err := s.b.start(ctx); err != nil {
 		m.post(ctx, s, err)
 		g.Close()

@@ -68,6 +68,10 @@ type Options struct {
 	Hook func(ctx context.Context, g *vm.Guest, cell, step string) error
 	// Series, for callers that have it already.
 	Series *patches.Series
+
+	// hurry, for tests that wait for hangs, multiplies every deadline of the
+	// guest; 0 means 1.
+	hurry float64
 }
 
 // runner holds the state of one run.
