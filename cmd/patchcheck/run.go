@@ -202,7 +202,12 @@ func unpublished(ctx context.Context, repo string) ([]string, error) {
 			return nil, usageError("%s is no git repository with commits: name the series (patchcheck run --help)", repo)
 		}
 		ids := strings.Fields(out)
-		if len(ids) == 0 || len(ids) >= 200 {
+		rooted := false // the first one has no parent: nothing is published at all
+		if n := len(ids); n > 0 {
+			_, err := git("rev-parse", "--verify", "-q", ids[n-1]+"^")
+			rooted = err != nil
+		}
+		if len(ids) == 0 || len(ids) >= 200 || rooted {
 			return nil, usageError("cannot tell which commits of %s are yours: HEAD has no upstream; name the range, e.g. patchcheck run origin/master..HEAD", repo)
 		}
 		return []string{ids[len(ids)-1] + "^..HEAD"}, nil

@@ -66,7 +66,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	var more []checks.Finding
 	if o.Tree != nil {
 		t, err := treefacts.Gather(ctx, o.Tree, o.Series, treefacts.Options{Strict: o.strict(), Cache: o.Cache, NoScripts: o.NoScripts,
-			NoApply: o.NoApply, NoSandbox: o.NoSandbox, Others: o.Others})
+			// One mail of a series stands on those before it, and when a hook
+			// asks, the tree may hold them all.
+			NoApply: o.NoApply || o.Part, NoSandbox: o.NoSandbox, Others: o.Others})
 		if err != nil {
 			return nil, err
 		}
