@@ -202,8 +202,8 @@ func (l *linter) subjectKnown(title string) bool {
 
 // treeTag asks for the word in the brackets that names the tree.
 func (l *linter) treeTag() {
-	if l.o.Mailless || l.p.Mail == nil || l.s.RFC {
-		return
+	if l.o.Mailless || l.p.Mail == nil || l.s.RFC || l.p != l.s.Patches[0] {
+		return // said once, of the first patch
 	}
 	for _, pr := range l.use {
 		if len(pr.TreeTags) == 0 {

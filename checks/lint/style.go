@@ -58,8 +58,8 @@ func (l *linter) style() {
 	l.bugs()
 	for _, f := range l.p.Files {
 		ext := path.Ext(f.Path())
-		if ext != ".c" && ext != ".h" {
-			continue
+		if ext != ".c" && ext != ".h" || strings.Contains(f.Path(), "_gen.") {
+			continue // generated code follows its generator
 		}
 		var mine []*Profile
 		for _, pr := range l.profiles {
