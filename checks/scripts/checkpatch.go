@@ -25,6 +25,9 @@ type Input struct {
 	msgLine  int // 1-based line of Text where the message begins
 	diffLine int // that where the diff begins
 	lines    []diffLine
+	text     []string        // lines of Text
+	removed  map[string]bool // trimmed texts of removed lines
+	words    map[string]bool // of lines that are not new
 }
 
 // diffLine is what one line of the diff stands for.
@@ -280,36 +283,43 @@ func (in *Input) finding(level Level, typ, msg string, line int, o Options) (che
 
 // line returns a line of the input.
 func (in *Input) line(n int) string {
-	lines := strings.Split(string(in.Text), "\n")
-	if n < 1 || n > len(lines) {
+	if in.text == nil {
+		in.text = strings.Split(string(in.Text), "\n")
+	}
+	if n < 1 || n > len(in.text) {
 		return ""
 	}
-	return lines[n-1]
+	return in.text[n-1]
 }
 
 // moved tells a line that the patch only moves: it removes the same text.
 func (in *Input) moved(text string) bool {
-	t := strings.TrimSpace(text)
-	if t == "" {
-		return false
-	}
-	for _, d := range in.lines {
-		if d.op == '-' && strings.TrimSpace(d.text) == t {
-			return true
+	if in.removed == nil {
+		in.removed = map[string]bool{}
+		for _, d := range in.lines {
+			if t := strings.TrimSpace(d.text); d.op == '-' && t != "" {
+				in.removed[t] = true
+			}
 		}
 	}
-	return false
+	return in.removed[strings.TrimSpace(text)]
 }
+
+var reIdent = regexp.MustCompile(`\w+`)
 
 // mentions tells whether a word stands in a line that is not new.
 func (in *Input) mentions(word string) bool {
-	re := regexp.MustCompile(`\b` + regexp.QuoteMeta(word) + `\b`)
-	for _, d := range in.lines {
-		if (d.op == '-' || d.op == ' ') && re.MatchString(d.text) {
-			return true
+	if in.words == nil {
+		in.words = map[string]bool{}
+		for _, d := range in.lines {
+			if d.op == '-' || d.op == ' ' {
+				for _, w := range reIdent.FindAllString(d.text, -1) {
+					in.words[w] = true
+				}
+			}
 		}
 	}
-	return false
+	return in.words[word]
 }
 
 // foreignStyle tells files with rules of their own.

@@ -24,8 +24,6 @@ type Section struct {
 // Maintainers is a parsed MAINTAINERS.
 type Maintainers []Section
 
-var reField = regexp.MustCompile(`^([A-Z]):\s*(.*)$`)
-
 // ParseMaintainers reads MAINTAINERS: the entries behind its introduction.
 func ParseMaintainers(b []byte) Maintainers {
 	var out Maintainers
@@ -33,8 +31,7 @@ func ParseMaintainers(b []byte) Maintainers {
 	var cur *Section
 	for l := range strings.Lines(string(b)) {
 		l = strings.TrimRight(l, " \t\r\n")
-		m := reField.FindStringSubmatch(l)
-		if m == nil {
+		if len(l) < 2 || l[1] != ':' || l[0] < 'A' || l[0] > 'Z' {
 			title, cur = l, nil
 			continue
 		}
@@ -45,21 +42,21 @@ func ParseMaintainers(b []byte) Maintainers {
 			out = append(out, Section{Title: title})
 			cur = &out[len(out)-1]
 		}
-		v := m[2]
-		switch m[1] {
-		case "S":
+		v := strings.TrimLeft(l[2:], " \t")
+		switch l[0] {
+		case 'S':
 			cur.Status = v
-		case "M", "R":
+		case 'M', 'R':
 			cur.People = append(cur.People, v)
-		case "L":
+		case 'L':
 			if f := strings.Fields(v); len(f) > 0 {
 				cur.Lists = append(cur.Lists, strings.ToLower(f[0]))
 			}
-		case "F":
+		case 'F':
 			cur.Files = append(cur.Files, v)
-		case "X":
+		case 'X':
 			cur.Exclude = append(cur.Exclude, v)
-		case "N":
+		case 'N':
 			if re, err := regexp.Compile(v); err == nil { // Perl's syntax; what Go cannot read is rare
 				cur.Regexps = append(cur.Regexps, re)
 			}
@@ -77,6 +74,14 @@ func ParseMaintainers(b []byte) Maintainers {
 // (MAINTAINERS, "F: Files and directories wildcard patterns").
 func depth(pattern, file string) int {
 	pattern = strings.TrimPrefix(pattern, "./")
+	// Nearly all patterns are ruled out by the folders before a wildcard.
+	fixed := pattern
+	if i := strings.IndexAny(pattern, "*?[\\"); i >= 0 {
+		fixed = pattern[:i]
+	}
+	if !strings.HasPrefix(file, strings.TrimSuffix(fixed, "/")) {
+		return 0
+	}
 	n := strings.Count(strings.TrimSuffix(pattern, "/"), "/") + 1
 	folder := strings.HasSuffix(pattern, "/")
 	p := strings.TrimSuffix(pattern, "/")

@@ -78,6 +78,8 @@ func (g *gatherer) history(ctx context.Context) error {
 		return nil
 	}
 	h := g.repo
+	ctx, cancel := context.WithTimeout(ctx, 2*g.o.HistoryTime)
+	defer cancel()
 	if s.BaseCommit != "" {
 		f.Base = &lint.Base{}
 		if hexID.MatchString(s.BaseCommit) {
@@ -90,6 +92,10 @@ func (g *gatherer) history(ctx context.Context) error {
 	if len(refs) > 0 {
 		f.Commits = map[string]lint.Commit{}
 		for _, r := range refs {
+			if ctx.Err() != nil {
+				g.notRun("commits that the messages name: not all were looked up, as the history takes too long to read")
+				break
+			}
 			if _, done := f.Commits[r.ID]; !done {
 				if c, ok := h.look(ctx, r.ID); ok {
 					f.Commits[r.ID] = c

@@ -316,6 +316,10 @@ func (g *gatherer) scriptFiles(names ...string) (map[string][]byte, error) {
 	return out, nil
 }
 
+// maxCheckpatch is the largest patch, in bytes, that checkpatch.pl is given: it
+// reads some 30 kB in a second.
+const maxCheckpatch = 1 << 20
+
 // checkpatch runs the tree's checkpatch.pl on each patch.
 func (g *gatherer) checkpatch(ctx context.Context) error {
 	const script = "scripts/checkpatch.pl"
@@ -334,9 +338,15 @@ func (g *gatherer) checkpatch(ctx context.Context) error {
 	}
 	var ins []*scripts.Input
 	for _, p := range g.s.Patches {
-		if len(p.Diff) > 0 || p.Message != "" {
+		switch {
+		case len(p.Diff)+len(p.Message) > maxCheckpatch:
+			g.notRun("checkpatch: patch %d has more than %d kB, which would take it minutes", p.Index, maxCheckpatch>>10)
+		case len(p.Diff) > 0 || p.Message != "":
 			ins = append(ins, scripts.NewInput(p))
 		}
+	}
+	if len(ins) == 0 {
+		return nil
 	}
 	// The script takes a quarter of a second to start, so a long series goes
 	// into as many runs as there are processors.
