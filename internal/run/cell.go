@@ -77,6 +77,8 @@ const (
 	// An unanswered RPC is sent again after 60 s, so a workload must be
 	// given longer than that for the difference to show.
 	deadlineIO = 150 * time.Second
+	// A scan reads all memory; a debug kernel's factor comes on top.
+	deadlineLeaks = 30 * time.Second
 	// slowCall is far above any call in a healthy guest and below the
 	// retransmission interval.
 	slowCall = 45 * time.Second
@@ -374,7 +376,7 @@ func (b *bench) steps(ctx context.Context, c testplans.Cell, a *runfolder.Attemp
 		return err
 	}
 	// The reply cache holds entries for two minutes, whatever the series does.
-	a.SUnreclaim, a.Slabs = mem.SUnreclaim-mem.ReplyCacheKiB, mem.Slabs
+	a.SUnreclaim, a.Slabs, a.FreeKiB = mem.SUnreclaim-mem.ReplyCacheKiB, mem.Slabs, mem.FreeKiB
 	a.Findings = append(a.Findings, slow...)
 	if len(slow) > 0 {
 		a.Verdict = checks.Fail

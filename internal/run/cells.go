@@ -25,7 +25,7 @@ import (
 
 // answerVersion is part of every cell's key: raise it when what a cell does or
 // how it is judged changes.
-const answerVersion = 2
+const answerVersion = 3
 
 // cellKey is what a cell's answer depends on.
 func (r *runner) cellKey(k *guestKernel, c testplans.Cell, imageKey string) string {
@@ -90,7 +90,7 @@ func (r *runner) matrix(ctx context.Context, kernels map[string]*guestKernel) er
 		return err
 	}
 	s = r.begin("matrix")
-	m := &matrix{run: r.rec, plan: r.plan, kernels: kernels, initrd: img.img.Path, accel: accel, step: s, hook: r.o.Hook, seed: hash(r.plan.Name), hurry: r.o.hurry}
+	m := &matrix{run: r.rec, plan: r.plan, kernels: kernels, initrd: img.img.Path, accel: accel, step: s, hook: r.o.Hook, seed: hash(r.plan.Name), hurry: r.o.hurry, base: map[string]*runfolder.Attempt{}}
 	var todo []testplans.Cell
 	keys := map[string]string{}
 	reused := 0
@@ -101,6 +101,9 @@ func (r *runner) matrix(ctx context.Context, kernels map[string]*guestKernel) er
 		if old := r.known(key); old != nil && !r.o.Fresh && r.o.Hook == nil && r.o.Repeat < 2 {
 			if err := r.rec.SaveCell(old); err != nil {
 				return err
+			}
+			if c.Kernel == testplans.RoleBase {
+				m.base[c.Device.Name+"/"+c.NFS] = old.Last() // the patched cells are still compared with it
 			}
 			reused++
 			continue

@@ -306,13 +306,13 @@ func TestOracleSmallFiles(t *testing.T) {
 
 func TestOracleLostEvents(t *testing.T) {
 	// Every event is a row of its own, and there is room for few.
-	o := small(t, "    optional: [granted]", "    optional: [granted]\n    keys: [flags, len, granted, common_timestamp]\n    entries: 128")
+	o := small(t, "    event: rpcrdma/svcrdma_wc_send\n", "    event: rpcrdma/svcrdma_wc_send\n    keys: [common_timestamp]\n    entries: 128\n")
 	wantFinding(t, mustRun(t, o), checks.Infra, "count.invalid", "dropped")
 }
 
 func TestOracleGrant(t *testing.T) {
-	// The device grants more than the plan says.
-	o := small(t, "standin_inline_limit: 216", "standin_inline_limit: 256")
+	// The device grants more than the plan says of it.
+	o := small(t, "standin_vendor_id: 0x8086, standin_inline_limit: 216", "standin_vendor_id: 0, standin_inline_limit: 512")
 	wantFinding(t, mustRun(t, o), checks.Fail, "count.hold", "granted == device.got")
 }
 

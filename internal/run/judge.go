@@ -71,16 +71,37 @@ func signature(a *runfolder.Attempt) string {
 	return strings.Join(ids, ",") + "@" + step
 }
 
-// sameFault reports whether two attempts have a finding id in common.
-func sameFault(a, b *runfolder.Attempt) bool {
-	for _, f := range a.Findings {
-		for _, g := range b.Findings {
-			if f.ID == g.ID && f.ID != "infra" {
-				return true
+// sameFault reports whether the base kernel fails the way the patched one
+// does: they have a finding in common, and every console report of the patched
+// kernel is also one of the base's. A report of its own is the series' fault,
+// whatever else the base does.
+func sameFault(base, patched *runfolder.Attempt) bool {
+	common := false
+	for _, f := range patched.Findings {
+		if f.Severity == checks.Note || f.ID == "infra" {
+			continue
+		}
+		onConsole := strings.HasPrefix(f.ID, "console.")
+		match := false
+		for _, g := range base.Findings {
+			if f.ID == g.ID && (!onConsole || consoleTitle(f) == consoleTitle(g)) {
+				match = true
 			}
 		}
+		if onConsole && !match {
+			return false
+		}
+		common = common || match
 	}
-	return false
+	return common
+}
+
+// consoleTitle is a console finding's message without what varies: how often,
+// and doubts.
+func consoleTitle(f checks.Finding) string {
+	s, _, _ := strings.Cut(f.Message, "; ")
+	s, _, _ = strings.Cut(s, " (")
+	return s
 }
 
 // growth judges the kernel memory left behind by the successive cells of one

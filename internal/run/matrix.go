@@ -116,6 +116,11 @@ func (m *matrix) boot(ctx context.Context, k *guestKernel) (*session, error) {
 		g.Close()
 		return nil, err
 	}
+	if err := m.leakBase(ctx, s); err != nil {
+		m.post(ctx, s, err)
+		g.Close()
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -225,7 +230,7 @@ func (m *matrix) consoleFindings(s *session, c testplans.Cell, a *runfolder.Atte
 func (m *matrix) runAll(ctx context.Context, k *guestKernel, cells []testplans.Cell) (map[string]*runfolder.Attempt, error) {
 	out := map[string]*runfolder.Attempt{}
 	var s *session
-	var inGuest []*runfolder.Attempt
+	var inGuest []*runfolder.Attempt // passed in the guest that is up
 	defer func() {
 		if s != nil {
 			s.g.Close()
@@ -259,7 +264,7 @@ func (m *matrix) runAll(ctx context.Context, k *guestKernel, cells []testplans.C
 		if err != nil {
 			return out, err
 		}
-		a.Fresh = len(inGuest) == 0 && len(cells) == 1
+		a.Fresh, a.Nth = len(inGuest) == 0 && len(cells) == 1, len(inGuest)+1
 		out[c.ID()] = &a
 		m.done++
 		if usable {
@@ -284,6 +289,13 @@ func (m *matrix) runAll(ctx context.Context, k *guestKernel, cells []testplans.C
 // beside the console.
 func (m *matrix) farewell(ctx context.Context, s *session, c testplans.Cell, a *runfolder.Attempt) {
 	from := s.con.line()
+	if err := m.leaks(ctx, s, c, a); err != nil {
+		var ce *cellError
+		if errors.As(err, &ce) {
+			a.Findings = append(a.Findings, ce.finding)
+			a.Verdict = worst(a.Verdict, ce.verdict)
+		}
+	}
 	var d guestproto.Dmesg
 	derr := s.b.call(ctx, &runfolder.Attempt{}, c.ID(), "dmesg", guestproto.VerbDmesg, deadlineQuick, nil, &d)
 	s.g.Close()
@@ -324,7 +336,6 @@ const (
 // all runs every cell and gives each a verdict.
 func (m *matrix) all(ctx context.Context, cells []testplans.Cell, save func(*runfolder.Cell) error) error {
 	m.total = len(cells)
-	m.base = map[string]*runfolder.Attempt{}
 	byRole := map[string][]testplans.Cell{}
 	for _, c := range cells {
 		byRole[c.Kernel] = append(byRole[c.Kernel], c)
@@ -362,6 +373,11 @@ func (m *matrix) all(ctx context.Context, cells []testplans.Cell, save func(*run
 		if cell.Verdict == checks.Pass {
 			if err := m.checkTime(ctx, c, cell); err != nil {
 				return err
+			}
+			if cell.Verdict == checks.Pass {
+				if err := m.checkMemory(ctx, c, cell); err != nil {
+					return err
+				}
 			}
 			if cell.Verdict == checks.Pass {
 				continue
@@ -469,17 +485,12 @@ func (m *matrix) checkTime(ctx context.Context, c testplans.Cell, cell *runfolde
 	var lastP, lastB *runfolder.Attempt
 	for range 2 {
 		m.step.Update("%s: took %.1f times as long as on base, again", c.ID(), least)
-		bc := c
-		bc.Kernel = testplans.RoleBase
-		b, err := m.fresh(ctx, m.kernels[testplans.RoleBase], bc)
-		if err != nil {
-			return err
-		}
-		p, err := m.fresh(ctx, m.kernels[testplans.RolePatched], c)
+		b, p, err := m.pair(ctx, c)
 		if err != nil {
 			return err
 		}
 		if b.Verdict != checks.Pass || p.Verdict != checks.Pass {
+			m.unstable(cell, b, p)
 			return nil
 		}
 		lastP, lastB = p, b

@@ -196,7 +196,9 @@ type Attempt struct {
 	Invalid    bool                       `json:"invalid,omitempty"`
 	Mounted    string                     `json:"mounted,omitempty"`        // the kernel's own words: version and transport
 	SUnreclaim int64                      `json:"sunreclaim_kib,omitempty"` // after the cell, without nfsd\'s reply cache
+	FreeKiB    int64                      `json:"free_kib,omitempty"`       // memory in no use at all, after the cell
 	Slabs      map[string]int64           `json:"slabs,omitempty"`          // active objects by cache, after the cell
+	Nth        int                        `json:"nth,omitempty"`            // its place among the cells of its guest, from 1
 	Compared   Compared                   `json:"compared"`
 	Token      string                     `json:"token,omitempty"` // positive proof from the guest: set when every step answered done
 	Findings   []checks.Finding           `json:"findings,omitempty"`

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"strings"
+	"testing"
+
+	"patchcheck/checks"
+	"patchcheck/internal/guestproto"
+	"patchcheck/internal/runfolder"
+	"patchcheck/testplans"
+)
+
+func TestSameFault(t *testing.T) {
+	f := func(id, msg string) checks.Finding {
+		return checks.Finding{ID: id, Severity: checks.Error, Message: msg}
+	}
+	for _, tt := range []struct {
+		name          string
+		base, patched []checks.Finding
+		want          bool
+	}{
+		{"same step", []checks.Finding{f("guest.step", "mount failed: a")}, []checks.Finding{f("guest.step", "mount failed: b")}, true},
+		{"other step", []checks.Finding{f("guest.hang", "x")}, []checks.Finding{f("guest.step", "x")}, false},
+		{"same report, more often", []checks.Finding{f("console.leak", "memory leak in a")}, []checks.Finding{f("console.leak", "memory leak in a (3 times)")}, true},
+		{"other leak", []checks.Finding{f("console.leak", "memory leak in a")}, []checks.Finding{f("console.leak", "memory leak in b")}, false},
+		{"one more leak", []checks.Finding{f("console.leak", "memory leak in a")}, []checks.Finding{f("console.leak", "memory leak in a"), f("console.leak", "memory leak in b")}, false},
+		{"infrastructure", []checks.Finding{f("infra", "x")}, []checks.Finding{f("infra", "x")}, false},
+	} {
+		if got := sameFault(&runfolder.Attempt{Findings: tt.base}, &runfolder.Attempt{Findings: tt.patched}); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestExcess(t *testing.T) {
+	plan := &testplans.Plan{}
+	plan.Memory.Growth = 256 << 10
+	at := func(nth int, slab, free int64, objects int64) *runfolder.Attempt {
+		return &runfolder.Attempt{Nth: nth, SUnreclaim: slab, FreeKiB: free, Slabs: map[string]int64{"kmalloc-192": objects}}
+	}
+	base := at(1, 10000, 800000, 2000)
+	for _, tt := range []struct {
+		name string
+		p    *runfolder.Attempt
+		want string // part of the words; "" means no excess
+	}{
+		{"same", at(1, 10100, 799000, 2100), ""},
+		{"slab", at(1, 10400, 800000, 2000), "400 KiB of unreclaimable slab memory"},
+		{"small objects", at(1, 10100, 800000, 3000), "1000 objects of kmalloc-192"},
+		{"pages", at(1, 10000, 780000, 2000), "20000 KiB of memory"},
+		{"less", at(1, 9000, 900000, 100), ""},
+		{"another place in its guest", at(2, 20000, 500000, 9000), ""},
+		{"not measured", &runfolder.Attempt{Nth: 1}, ""},
+	} {
+		got := excess(plan, base, tt.p)
+		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	if got := excess(plan, nil, base); got != "" {
+		t.Errorf("without a base: %q", got)
+	}
+}
+
+func TestLeakFindings(t *testing.T) {
+	const report = `unreferenced object 0xffff888004a1c300 (size 192):
+  comm "nfsd", pid 71, jiffies 4294901234
+  hex dump (first 32 bytes):
+    00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00  ................
+  backtrace (crc 0):
+    kmemleak_alloc+0x4a/0x90
+    __kmalloc_cache_noprof+0x2a9/0x3b0
+    svc_rdma_accept+0x120/0x900
+    svc_handle_xprt+0x2d0/0x600
+    svc_recv+0x1f0/0x700
+    nfsd+0x90/0xf0
+`
+	fs := leakFindings(guestproto.Leaks{Text: report, Count: 1})
+	if len(fs) != 1 || fs[0].ID != "console.leak" || !strings.Contains(fs[0].Message, "svc_rdma_accept") {
+		t.Errorf("got %+v", fs)
+	}
+	if fs := leakFindings(guestproto.Leaks{Text: "something new", Count: 2}); len(fs) != 1 || !strings.Contains(fs[0].Message, "2 unreferenced") {
+		t.Errorf("an unknown form of report gave %+v", fs)
+	}
+	if fs := leakFindings(guestproto.Leaks{}); fs != nil {
+		t.Errorf("no leak gave %+v", fs)
+	}
+}

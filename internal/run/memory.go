@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"patchcheck/checks"
+	"patchcheck/checks/console"
+	"patchcheck/internal/guestproto"
+	"patchcheck/internal/runfolder"
+	"patchcheck/testplans"
+)
+
+// Limits of what a patched kernel may hold more than the base kernel after the
+// same cell at the same place in its guest. Active objects of one cache differ
+// by up to about 130 between two boots of the same kernel, because free ones
+// stay in per-CPU lists. Free memory outside slabs differs more.
+const (
+	excessObjects = 500
+	excessPages   = 6 << 10 // KiB of free memory
+)
+
+// excess words what p holds more than b, or "" when that is within the limits
+// or the two cannot be compared.
+func excess(plan *testplans.Plan, b, p *runfolder.Attempt) string {
+	limit := int64(plan.Memory.Growth) >> 10
+	if limit == 0 || b == nil || p == nil || b.Nth == 0 || b.Nth != p.Nth || b.SUnreclaim == 0 || p.SUnreclaim == 0 {
+		return ""
+	}
+	type more struct {
+		name string
+		n    int64
+	}
+	var caches []more
+	for name, n := range p.Slabs {
+		if d := n - b.Slabs[name]; d > excessObjects {
+			caches = append(caches, more{name, d})
+		}
+	}
+	sort.Slice(caches, func(i, j int) bool { return caches[i].n > caches[j].n })
+	slab := p.SUnreclaim - b.SUnreclaim
+	free := b.FreeKiB - p.FreeKiB
+	var parts []string
+	if slab > limit {
+		parts = append(parts, fmt.Sprintf("%d KiB of unreclaimable slab memory (limit %d)", slab, limit))
+	}
+	for i, c := range caches {
+		if i == 4 {
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%d objects of %s", c.n, c.name))
+	}
+	if b.FreeKiB > 0 && p.FreeKiB > 0 && free > excessPages {
+		parts = append(parts, fmt.Sprintf("%d KiB of memory (limit %d)", free, excessPages))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// checkMemory compares what a passing cell left in memory with the same cell
+// on the base kernel. A leak per call shows there; one per connection is too
+// small, and kmemleak on a debug kernel finds it.
+func (m *matrix) checkMemory(ctx context.Context, c testplans.Cell, cell *runfolder.Cell) error {
+	base := m.base[c.Device.Name+"/"+c.NFS]
+	if c.Kernel != testplans.RolePatched || base == nil || base.Verdict != checks.Pass || excess(m.plan, base, cell.Last()) == "" {
+		return nil
+	}
+	var said string
+	var last *runfolder.Attempt
+	for range 2 {
+		m.step.Update("%s: left more memory behind than on base, again", c.ID())
+		b, p, err := m.pair(ctx, c)
+		if err != nil {
+			return err
+		}
+		if b.Verdict != checks.Pass || p.Verdict != checks.Pass {
+			m.unstable(cell, b, p)
+			return nil
+		}
+		if said = excess(m.plan, b, p); said == "" {
+			return nil
+		}
+		last = p
+	}
+	cell.Attempts = append(cell.Attempts, *last)
+	f := ruleMemory.New(checks.Where{Cell: c.ID()}, "after the cell the kernel holds more than the base kernel does, in 3 of 3 comparisons: %s", said)
+	cell.Findings = append(cell.Findings, f)
+	cell.Verdict, cell.Reason = checks.Fail, f.Message
+	return nil
+}
+
+// pair runs a patched cell and its counterpart on the base kernel, each alone
+// in a fresh guest, one after the other.
+func (m *matrix) pair(ctx context.Context, c testplans.Cell) (b, p *runfolder.Attempt, err error) {
+	bc := c
+	bc.Kernel = testplans.RoleBase
+	if b, err = m.fresh(ctx, m.kernels[testplans.RoleBase], bc); err != nil {
+		return nil, nil, err
+	}
+	p, err = m.fresh(ctx, m.kernels[testplans.RolePatched], c)
+	return b, p, err
+}
+
+// unstable gives a cell that passed its verdict when its repetition on the
+// patched kernel did not pass.
+func (m *matrix) unstable(cell *runfolder.Cell, b, p *runfolder.Attempt) {
+	if p.Verdict == checks.Pass || p.Verdict == checks.Infra {
+		return
+	}
+	cell.Attempts = append(cell.Attempts, *p)
+	cell.Findings = append(cell.Findings, p.Findings...)
+	cell.Verdict, cell.Reason = checks.Unstable, "passed, then failed alone in a fresh guest: "+reason(p)
+}
+
+// kmemleakAge is how old an unreferenced object must be before kmemleak
+// reports it (mm/kmemleak.c, MSECS_MIN_AGE), and a little more.
+const kmemleakAge = 6 * time.Second
+
+// leakBase makes kmemleak forget what the boot left: the series is judged by
+// what its cells leave.
+func (m *matrix) leakBase(ctx context.Context, s *session) error {
+	if !m.plan.Debugged {
+		return nil
+	}
+	return s.b.call(ctx, &runfolder.Attempt{}, "", "clear kmemleak", guestproto.VerbLeaks, deadlineLeaks, guestproto.LeaksRequest{Clear: true}, nil)
+}
+
+// leaks asks kmemleak at the end of a guest of a debug kernel.
+func (m *matrix) leaks(ctx context.Context, s *session, c testplans.Cell, a *runfolder.Attempt) error {
+	if !m.plan.Debugged {
+		return nil
+	}
+	t := time.NewTimer(kmemleakAge)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var l guestproto.Leaks
+	if err := s.b.call(ctx, a, c.ID(), "scan for leaks", guestproto.VerbLeaks, deadlineLeaks, guestproto.LeaksRequest{}, &l); err != nil {
+		return err
+	}
+	for _, f := range leakFindings(l) {
+		f.Where.Cell = c.ID()
+		a.Findings = append(a.Findings, f)
+		a.Verdict = worst(a.Verdict, checks.Fail)
+	}
+	return nil
+}
+
+// leakFindings reads kmemleak's report, one finding for each allocating
+// function.
+func leakFindings(l guestproto.Leaks) []checks.Finding {
+	if l.Count == 0 {
+		return nil
+	}
+	rep, err := console.Parse(strings.NewReader(l.Text), console.Options{})
+	var out []checks.Finding
+	if err == nil {
+		for _, f := range console.Findings(rep) {
+			if f.ID == "console."+string(console.Leak) {
+				out = append(out, f)
+			}
+		}
+	}
+	if len(out) == 0 {
+		// Whatever its form, a report is a report.
+		f := ruleMemory.New(checks.Where{}, "kmemleak reports %d unreferenced objects", l.Count)
+		f.Evidence = strings.Split(strings.TrimRight(l.Text, "\n"), "\n")
+		out = append(out, f)
+	}
+	return out
+}
