@@ -5,10 +5,12 @@ package treefacts
 import (
 	"bytes"
 	"context"
+	"errors"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"patchcheck/checks"
 	"patchcheck/internal/kernel"
@@ -247,8 +249,14 @@ func (g *gatherer) regenerate(ctx context.Context, name string, patch int) {
 	files[o.spec] = spec
 	// The specification is checked against its schema only where that module is
 	// installed; what is wanted here is the output.
+	files["MAINTAINERS"] = nil // the program looks for the top of the tree, for ever
 	files["tools/net/ynl/pyynl/jsonschema.py"] = []byte("def validate(*args, **kwargs):\n    pass\n")
-	stdout, stderr, _, err := g.run(ctx, kernel.Script{Files: files, Argv: []string{"python3", "tools/net/ynl/pyynl/ynl_gen_c.py", "--mode", o.mode, "--" + o.part, "--spec", o.spec}})
+	ctx, cancel := context.WithTimeoutCause(ctx, 20*time.Second, errors.New("the generator takes more than 20 s"))
+	defer cancel()
+	// What a source includes depends on the name that it is written to, and the
+	// script's folder cannot be written.
+	const generate = `d=$(mktemp -d) && trap 'rm -rf "$d"' EXIT && python3 tools/net/ynl/pyynl/ynl_gen_c.py --mode "$1" --"$2" --spec "$3" -o "$d/$4" && cat "$d/$4"`
+	stdout, stderr, _, err := g.run(ctx, kernel.Script{Files: files, Argv: []string{"sh", "-c", generate, "sh", o.mode, o.part, o.spec, path.Base(name)}})
 	if err != nil {
 		why := brief(err).Error()
 		if i := bytes.LastIndex(bytes.TrimSpace(stderr), []byte("\n")); i >= 0 {

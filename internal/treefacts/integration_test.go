@@ -14,6 +14,7 @@ import (
 	"patchcheck/internal/cache"
 	"patchcheck/internal/kernel"
 	"patchcheck/patches"
+	"patchcheck/patches/diff"
 )
 
 // realTree is Debian's kernel, when the cache has it or may fetch it.
@@ -99,6 +100,21 @@ func BenchmarkGather(b *testing.B) {
 	for b.Loop() {
 		if _, err := Gather(b.Context(), tree, s, Options{Cache: c}); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// TestRegenerateReal lets the tree's own generator write what the tree holds.
+func TestRegenerateReal(t *testing.T) {
+	tree, _ := realTree(t)
+	for _, name := range []string{"fs/nfsd/netlink.c", "fs/nfsd/netlink.h", "include/uapi/linux/nfsd_netlink.h", "fs/lockd/netlink.c", "net/sunrpc/netlink.c"} {
+		g := &gatherer{t: tree, s: &patches.Series{}, o: Options{ScriptTime: time.Minute}, res: &Result{Base: diff.NewOverlay(tree)}}
+		g.regenerate(t.Context(), name, 1)
+		if len(g.res.NotRun) > 0 {
+			t.Skip(g.res.NotRun[0])
+		}
+		if len(g.res.Findings) > 0 {
+			t.Errorf("%s", show(g.res.Findings))
 		}
 	}
 }

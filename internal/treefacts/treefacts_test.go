@@ -310,6 +310,31 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
+// The generator runs on the series' specification, and its output is compared.
+func TestRegenerate(t *testing.T) {
+	needSandbox(t)
+	w := newWorld(t)
+	head := "/* Do not edit directly, auto-generated from: */\n/*\tDocumentation/netlink/specs/d.yaml */\n/* YNL-GEN kernel source */\n"
+	w.write(t, "Documentation/netlink/specs/d.yaml", "value: 1\n")
+	w.write(t, "net/demo/nl.c", head+"value: 1\n")
+	w.write(t, "tools/net/ynl/pyynl/ynl_gen_c.py", "import sys\na = sys.argv\nopen(a[a.index('-o') + 1], 'w').write('/* head */\\n' + open(a[a.index('--spec') + 1]).read())\n")
+	series := func(output string) *patches.Series {
+		d := "diff --git a/Documentation/netlink/specs/d.yaml b/Documentation/netlink/specs/d.yaml\n--- a/Documentation/netlink/specs/d.yaml\n+++ b/Documentation/netlink/specs/d.yaml\n@@ -1 +1 @@\n-value: 1\n+value: 2\n" +
+			"diff --git a/net/demo/nl.c b/net/demo/nl.c\n--- a/net/demo/nl.c\n+++ b/net/demo/nl.c\n@@ -4 +4 @@\n-value: 1\n+value: " + output + "\n"
+		return load(t, mail("Subject: [PATCH] demo: value\n", "More.", d))
+	}
+	if r := gather(t, w, series("2"), Options{}); ids(r.Findings) != "" || len(r.NotRun) != 0 {
+		t.Errorf("the generator's own output: %s%q", show(r.Findings), r.NotRun)
+	}
+	if r := gather(t, w, series("3"), Options{}); ids(r.Findings) != "generated.differs" {
+		t.Errorf("an edited output: %s%q", show(r.Findings), r.NotRun)
+	}
+	w.write(t, "tools/net/ynl/pyynl/ynl_gen_c.py", "import no_such_module_here\n")
+	if r := gather(t, w, series("3"), Options{}); ids(r.Findings) != "" || len(r.NotRun) != 1 || !strings.Contains(r.NotRun[0], "no_such_module_here") {
+		t.Errorf("a generator that cannot run: %s%q", show(r.Findings), r.NotRun)
+	}
+}
+
 func TestApply(t *testing.T) {
 	w := newWorld(t)
 	two := strings.ReplaceAll(ringDiff, "int c;", "int nothere;")
