@@ -134,8 +134,9 @@ const catchAll = "linux-kernel@vger.kernel.org"
 
 // Recipients compares whom a series addresses with whom get_maintainer.pl
 // names, and its addresses with .mailmap. Who is missing is one finding. It is
-// a warning when nobody of those who would take the series gets it, or its list
-// does not, and a note otherwise: maintainers do not miss every reviewer.
+// a warning when no maintainer gets the series, or no list does, and a note
+// otherwise: a file belongs to several entries, and nobody misses every
+// reviewer of the widest.
 func Recipients(s *patches.Series, want []Recipient, mm Mailmap) []checks.Finding {
 	var out []checks.Finding
 	to, known := Addressed(s)
@@ -154,22 +155,16 @@ func Recipients(s *patches.Series, want []Recipient, mm Mailmap) []checks.Findin
 		return have[strings.ToLower(r.Addr)] || have[strings.ToLower(mm.Current(r.Name, r.Addr))]
 	}
 	var missing []Recipient
-	first := "" // the entry that names the files most closely comes first
 	owner, ownerGot, list, listGot := false, false, false, false
 	for _, r := range want {
 		if strings.EqualFold(r.Addr, catchAll) {
 			continue
 		}
-		if first == "" {
-			first = r.Section
-		}
-		if r.Section == first {
-			switch r.Role {
-			case "maintainer":
-				owner, ownerGot = true, ownerGot || got(r)
-			case "list":
-				list, listGot = true, listGot || got(r)
-			}
+		switch r.Role {
+		case "maintainer":
+			owner, ownerGot = true, ownerGot || got(r)
+		case "list":
+			list, listGot = true, listGot || got(r)
 		}
 		if !got(r) {
 			missing = append(missing, r)

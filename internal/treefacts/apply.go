@@ -99,8 +99,15 @@ func explain(r *diff.Result) []string {
 	if r.Explain(&b) != nil {
 		return nil
 	}
-	return strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
+	lines := strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
+	if n := len(lines) - maxExplain; n > 0 {
+		lines = append(lines[:maxExplain:maxExplain], fmt.Sprintf("... %d more lines: patchcheck apply shows all of it", n))
+	}
+	return lines
 }
+
+// maxExplain is how many lines a finding shows of a patch that does not apply.
+const maxExplain = 60
 
 // appliedBy makes the findings of applying, with what the history knows of
 // patches that do not.
