@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -51,6 +52,14 @@ var RuleVariantInfra = checks.Rule{
 	Title:  "a configuration variant could not be compiled on this host",
 	Source: "the build log",
 	Fix:    "see the message; the other variants were compiled",
+}
+
+// RuleVariantUncovered is a touched source that none of the variants compiles.
+var RuleVariantUncovered = checks.Rule{
+	ID: "variant.uncovered", Severity: checks.Note,
+	Title:  "a touched file that no configuration variant compiles",
+	Source: "kernel-configs/variants",
+	Fix:    "build a configuration that has it",
 }
 
 // BuildOptions say which states are compiled, and how.
@@ -160,9 +169,9 @@ func Variants(ctx context.Context, o BuildOptions) ([]checks.Finding, []VariantC
 	}
 	all := append([]*diff.Overlay{o.Base}, o.States...)
 	last := all[len(all)-1]
-	works, err := o.choose(ctx, overlayFS(dir, last))
+	works, left, err := o.choose(ctx, overlayFS(dir, last))
 	if err != nil || len(works) == 0 {
-		return nil, nil, err
+		return left, nil, err
 	}
 	if err := o.keys(ctx, works, all); err != nil {
 		return nil, nil, err
@@ -172,7 +181,7 @@ func Variants(ctx context.Context, o BuildOptions) ([]checks.Finding, []VariantC
 			return nil, nil, err
 		}
 	}
-	findings := o.compare(works, all, dir)
+	findings := append(o.compare(works, all, dir), left...)
 	var costs []VariantCost
 	for _, w := range works {
 		costs = append(costs, w.cost)
@@ -180,8 +189,9 @@ func Variants(ctx context.Context, o BuildOptions) ([]checks.Finding, []VariantC
 	return findings, costs, nil
 }
 
-// choose makes the list of variants.
-func (o BuildOptions) choose(ctx context.Context, src fs.FS) ([]*work, error) {
+// choose makes the list of variants, and says which sources none of them
+// compiles.
+func (o BuildOptions) choose(ctx context.Context, src fs.FS) (works []*work, left []checks.Finding, err error) {
 	var touched []string
 	for _, c := range o.States[len(o.States)-1].Changed() {
 		touched = append(touched, c.Path)
@@ -200,11 +210,18 @@ func (o BuildOptions) choose(ctx context.Context, src fs.FS) ([]*work, error) {
 	touched = slices.DeleteFunc(touched, func(p string) bool { return baseHas[p] && !mine[p] })
 	sel, err := variants.Select(src, touched, variants.Options{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	for _, f := range slices.Sorted(maps.Keys(sel.Left)) {
+		if ext := path.Ext(f); ext == ".c" || ext == ".S" || ext == ".rs" {
+			if _, err := fs.Stat(src, f); err == nil && !strings.HasPrefix(f, "tools/") && !strings.HasPrefix(f, "scripts/") {
+				left = append(left, RuleVariantUncovered.New(checks.Where{File: f}, "no configuration variant compiles %s: %s", f, sel.Left[f]))
+			}
+		}
 	}
 	gcc, err := kernel.FindToolchain(ctx, "")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var clang *kernel.Toolchain
 	var clangErr error
@@ -215,7 +232,6 @@ func (o BuildOptions) choose(ctx context.Context, src fs.FS) ([]*work, error) {
 		fi, err := os.Stat(filepath.Join(d, "sparse")) // where builds look for programs
 		return err == nil && !fi.IsDir()
 	})
-	var works []*work
 	add := func(v variants.Variant, tc *kernel.Toolchain, sparse bool) error {
 		if o.Only != nil && !slices.Contains(o.Only, v.Name) {
 			return nil
@@ -243,27 +259,31 @@ func (o BuildOptions) choose(ctx context.Context, src fs.FS) ([]*work, error) {
 		// sparse sees much the same under every configuration of a compiler, so
 		// the first variant, which has everything on, is the one it reads.
 		if err := add(v, gcc, i == 0 && sparse); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if !o.Clang {
-		return works, nil
+		return works, left, nil
 	}
 	for _, v := range sel.Variants {
 		if v.Seed != "" {
 			continue
 		}
 		v.Name += "-clang"
+		n := len(works)
 		if err := add(v, clang, false); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		w := works[len(works)-1]
+		if len(works) == n {
+			continue // not wanted
+		}
+		w := works[n]
 		w.cost.CC = "clang"
 		if clangErr != nil {
 			w.cost.Skipped = clangErr.Error()
 		}
 	}
-	return works, nil
+	return works, left, nil
 }
 
 // keys identifies each state under each variant, and takes what the cache has.

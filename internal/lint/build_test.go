@@ -174,6 +174,26 @@ func TestVariantOfNewFile(t *testing.T) {
 	}
 }
 
+func TestVariantUncovered(t *testing.T) {
+	l := newLab(t)
+	o := l.state(l.base, "arch/x86/kernel/demo.c", "int demo;\n", "Documentation/demo.rst", "Words.\n")
+	fs, costs := l.run(t, o)
+	if len(costs) != 0 || len(fs) != 1 || fs[0].ID != "variant.uncovered" || fs[0].Where.File != "arch/x86/kernel/demo.c" {
+		t.Errorf("got %s%v", showFindings(fs), costs)
+	}
+	// Without the compiler asked for, the variant is named, not compiled.
+	s := &patches.Series{Patches: []*patches.Patch{{Index: 1}}}
+	good := l.state(l.base, ringC, "\n"+fakeKernel[ringC])
+	_, costs, err := Variants(t.Context(), BuildOptions{Tree: l.tree, Series: s, Base: l.base, States: []*diff.Overlay{good}, Cache: l.cache, NoSparse: true,
+		Clang: true, Only: []string{"all-built-in", "all-built-in-clang"}})
+	if err != nil || len(costs) != 2 || costs[0].Objects == 0 {
+		t.Fatalf("%v %v", costs, err)
+	}
+	if _, err := kernel.FindToolchain(t.Context(), "clang"); err != nil && !strings.Contains(costs[1].String(), "not compiled") {
+		t.Errorf("without clang: %s", costs[1])
+	}
+}
+
 func TestVariantWithoutConfiguration(t *testing.T) {
 	l := newLab(t)
 	mk := fakeKernel["Makefile"]
