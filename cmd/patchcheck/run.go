@@ -113,6 +113,7 @@ other than PASS, 2 bad input, 3 our infrastructure failed, 130 interrupted.`,
 	fl.StringSliceVar(&f.o.NFS, "nfs", nil, "these NFS versions instead of the plan's: 3, 4.0, 4.1, 4.2")
 	fl.IntVarP(&f.o.Jobs, "jobs", "j", 0, "make jobs (default: the number of CPUs)")
 	fl.IntVar(&f.o.Repeat, "repeat", 1, "passes of the whole matrix")
+	fl.BoolVar(&f.o.Variants, "variants", false, "also compile each patch in the other configurations that fit the touched paths (minutes)")
 	fl.BoolVar(&f.json, "json", false, "print the result as JSON")
 	return cmd
 }
@@ -138,6 +139,7 @@ func (a *app) doRun(ctx context.Context, f *runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	o.Config = conf
 	if o.Plan == defaultPlan && conf.Plan != "" {
 		o.Plan = conf.Plan
 	}

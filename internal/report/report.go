@@ -161,6 +161,9 @@ func (p *Report) buildLine() {
 	} else {
 		text += ", " + plural(nw, "new warning", "new warnings")
 	}
+	if n := len(r.Variants); n > 0 {
+		text += fmt.Sprintf("; compiled in %s", plural(n, "other configuration", "other configurations"))
+	}
 	p.add("build", text, ids...)
 }
 

@@ -185,15 +185,19 @@ func (r *runner) verdict() {
 	var why []string
 	bad := 0
 	for _, f := range r.rec.Findings {
-		if f.Severity == checks.Error || strings.HasPrefix(f.ID, "warning.") || strings.HasPrefix(f.ID, "kerneldoc.") {
-			if f.Severity != checks.Note {
-				bad++
-			}
+		switch {
+		case strings.HasSuffix(f.ID, "infra"):
+			// A tool that broke says nothing about the series.
+			v = worst(v, checks.Infra)
+			why = append(why, f.Message)
+		case f.Severity == checks.Error,
+			f.Severity == checks.Warning && (strings.HasPrefix(f.ID, "warning.") || strings.HasPrefix(f.ID, "kerneldoc.") || strings.HasPrefix(f.ID, "variant.")):
+			bad++
 		}
 	}
 	if bad > 0 {
-		v = checks.Fail
-		why = append(why, fmt.Sprintf("%d findings", bad))
+		v = worst(v, checks.Fail)
+		why = append(why, plural(bad, "finding", "findings"))
 	}
 	by := map[checks.Verdict][]string{}
 	for _, c := range r.rec.Cells {
@@ -250,4 +254,11 @@ func qemuVersion(ctx context.Context) string {
 	}
 	l, _, _ := strings.Cut(string(res.Stdout), "\n")
 	return l
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }

@@ -21,6 +21,7 @@ import (
 
 	"patchcheck/checks"
 	"patchcheck/internal/cache"
+	"patchcheck/internal/config"
 	"patchcheck/internal/host"
 	"patchcheck/internal/kernel"
 	"patchcheck/internal/proc"
@@ -58,6 +59,8 @@ type Options struct {
 	Jobs      int
 	Repeat    int // passes of each cell; 0 and 1 mean one
 	BuildOnly bool
+	Variants  bool           // also compile in the configurations that fit the touched paths
+	Config    *config.Config // silences and grades findings; may be nil
 
 	View    *view.View
 	Tool    string // version

@@ -56,8 +56,9 @@ type Run struct {
 	Findings []checks.Finding `json:"findings,omitempty"` // not tied to a cell
 	Steps    []Step           `json:"steps"`
 	Verdict  checks.Verdict   `json:"verdict"`
-	Reason   string           `json:"reason,omitempty"` // of a verdict that is not PASS
-	Repeat   int              `json:"repeat,omitempty"` // clean passes asked per cell
+	Reason   string           `json:"reason,omitempty"`   // of a verdict that is not PASS
+	Repeat   int              `json:"repeat,omitempty"`   // clean passes asked per cell
+	Variants []string         `json:"variants,omitempty"` // configurations that each patch was compiled in
 	NotRun   []string         `json:"not_run,omitempty"`
 
 	// Cells are kept in files of their own.
