@@ -212,35 +212,39 @@ func some(names []string, n int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:n], ", "), len(names)-n)
 }
 
-// stale finds addresses that .mailmap replaces: of the recipients, and of the
-// trailers that ask for a copy. What people sign off with is theirs.
+// stale finds recipients whose address .mailmap replaces, in one finding. What
+// people sign off with is theirs.
 func stale(s *patches.Series, mm Mailmap) []checks.Finding {
-	var out []checks.Finding
 	seen := map[string]bool{}
-	look := func(patch int, where string, a mail.Address) {
-		now := mm.Current(a.Name, a.Addr)
-		if a.Addr == "" || strings.EqualFold(now, a.Addr) || seen[strings.ToLower(a.Addr)] {
-			return
-		}
-		seen[strings.ToLower(a.Addr)] = true
-		out = append(out, RuleStaleAddress.New(checks.Where{Patch: patch}, "%s in %s has moved to %s", a.Addr, where, now))
-	}
-	each := func(patch int, m *mail.Message) {
-		if m == nil {
-			return
-		}
-		for _, a := range m.To {
-			look(patch, "To", a)
-		}
-		for _, a := range m.Cc {
-			look(patch, "Cc", a)
+	var old, lines []string
+	look := func(where string, as []mail.Address) {
+		for _, a := range as {
+			now := mm.Current(a.Name, a.Addr)
+			if a.Addr == "" || strings.EqualFold(now, a.Addr) || seen[strings.ToLower(a.Addr)] {
+				continue
+			}
+			seen[strings.ToLower(a.Addr)] = true
+			old = append(old, a.Addr)
+			lines = append(lines, fmt.Sprintf("%s: %s is now %s", where, a.Addr, now))
 		}
 	}
+	ms := make([]*mail.Message, 0, len(s.Patches)+1)
 	if s.Cover != nil {
-		each(0, s.Cover.Mail)
+		ms = append(ms, s.Cover.Mail)
 	}
 	for _, p := range s.Patches {
-		each(p.Index, p.Mail)
+		ms = append(ms, p.Mail)
 	}
-	return out
+	for _, m := range ms {
+		if m != nil {
+			look("To", m.To)
+			look("Cc", m.Cc)
+		}
+	}
+	if len(old) == 0 {
+		return nil
+	}
+	f := RuleStaleAddress.New(checks.Where{}, "replaced by their owners: %s", some(old, 3))
+	f.Evidence = lines
+	return []checks.Finding{f}
 }

@@ -295,7 +295,7 @@ func TestRecipients(t *testing.T) {
 	for _, c := range []struct{ name, to, want string }{
 		{"nobody", "To: else@example.org\n", "maintainer.missing warning [] not addressed: Kim Keeper, Rae R. Reader, Odd Fix; demo@lists.example.org, rdma@lists.example.org"},
 		{"some", "To: kim@example.org, demo@lists.example.org\n", "maintainer.missing note [] not addressed: Rae R. Reader, Odd Fix; rdma@lists.example.org"},
-		{"old address", "To: Kim <kim@old.example.org>, demo@lists.example.org,\n rae@example.org, odd@example.org, rdma@lists.example.org\n", "maintainer.stale-address note [patch 1] kim@old.example.org in To has moved to kim@example.org"},
+		{"old address", "To: Kim <kim@old.example.org>, demo@lists.example.org,\n rae@example.org, odd@example.org, rdma@lists.example.org\n", "maintainer.stale-address note [] replaced by their owners: kim@old.example.org"},
 		{"no headers", "", ""},
 	} {
 		fs := Recipients(series(c.to), want, mm)

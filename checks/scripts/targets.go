@@ -39,8 +39,6 @@ func Targets(s *patches.Series) []checks.Finding {
 				}
 			case strings.HasPrefix(n, "tools/testing/kunit/") || strings.Contains(path.Base(n), "kunit") && path.Ext(n) == ".c":
 				add("./tools/testing/kunit/kunit.py run", n)
-			case strings.HasPrefix(n, "include/uapi/") && path.Ext(n) == ".h":
-				add("make headers_install", n)
 			case path.Ext(n) == ".rs":
 				add("make LLVM=1 rustfmtcheck", n)
 			}
