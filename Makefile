@@ -7,6 +7,8 @@ SERIES  ?=
 ARGS    ?=
 TREE    := debian:linux-source-7.3
 
+VERSION := $(shell git describe --always --dirty 2>/dev/null)
+
 export CGO_ENABLED = 0
 
 .PHONY: all build deps run test test-fast test-e2e bench mutants lint clean
@@ -15,7 +17,7 @@ all: build
 
 build:
 	@mkdir -p $(BIN)
-	$(GO) build -trimpath -o $(BIN)/patchcheck ./cmd/patchcheck
+	$(GO) build -trimpath -ldflags='-X main.buildVersion=$(VERSION)' -o $(BIN)/patchcheck ./cmd/patchcheck
 	$(GO) build -trimpath -ldflags='-s -w' -o $(BIN)/patchcheck-guest ./cmd/patchcheck-guest
 
 # Says which host packages are missing; installs them when root.

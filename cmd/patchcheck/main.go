@@ -129,7 +129,7 @@ the kernel tree it is called in ("patchcheck run").`,
 	})
 	root.AddCommand(
 		a.runCmd(), a.planCmd(), a.reportCmd(), a.coverCmd(), a.runsCmd(), a.doctorCmd(),
-		a.shellCmd(), a.gcCmd(), a.treeCmd(), a.seriesCmd(), a.applyCmd(), a.consoleCmd(), a.warningsCmd(), a.subjectCmd(),
+		a.shellCmd(), a.gcCmd(), a.treeCmd(), a.manCmd(), a.seriesCmd(), a.applyCmd(), a.consoleCmd(), a.warningsCmd(), a.subjectCmd(),
 		a.lintCmd(), a.explainCmd(), a.hookCmd(),
 	)
 	return root
@@ -164,8 +164,15 @@ func (a *app) runsDir() (string, error) {
 	return filepath.Join(home, ".local", "state", "patchcheck", "runs"), nil
 }
 
-// version is the module's version, or the commit it was built from.
+// buildVersion is set by the Makefile (git describe).
+var buildVersion string
+
+// version is what the Makefile says, else the module's version, or the commit
+// it was built from.
 func version() string {
+	if buildVersion != "" {
+		return buildVersion
+	}
 	bi, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
