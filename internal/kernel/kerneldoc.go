@@ -120,7 +120,7 @@ func (s *Store) CheckKernelDoc(ctx context.Context, t *Tree, o Overlay, files []
 			return nil, explainFull(err, s.Cache)
 		}
 	}
-	sb, err := BuildOptions{NoSandbox: s.NoSandbox}.sandbox(ctx)
+	sb, err := scriptSandbox(ctx, s.NoSandbox)
 	if err != nil {
 		return nil, err
 	}

@@ -29,8 +29,19 @@ type Script struct {
 	MaxOutput int // bytes of each stream; 0 means 16 MiB
 }
 
-// RunScript runs a script confined, as a build is: it sees the system's
-// software and its own folder, and no network. The error of a script that
+// scriptSandbox is how a script of the tree is confined. The script is the
+// tree's and never the series', whose text it only reads, so a host without
+// bubblewrap runs it as its user would, where a build is refused.
+func scriptSandbox(ctx context.Context, off bool) (Sandbox, error) {
+	if off {
+		return Sandbox{Reason: "switched off by --no-sandbox"}, nil
+	}
+	sb := FindSandbox(ctx)
+	return sb, ctx.Err()
+}
+
+// RunScript runs a script confined, as far as this host can: it sees the
+// system's software and its own folder, and no network. The error of a script that
 // exits with another status than 0 is a *proc.Error, and the result is valid
 // then. A program that the host lacks is a *ToolError.
 func RunScript(ctx context.Context, s Script) (proc.Result, error) {
@@ -45,7 +56,7 @@ func RunScript(ctx context.Context, s Script) (proc.Result, error) {
 	if tool == "" {
 		return none, &ToolError{Tool: s.Argv[0], Package: s.Argv[0]}
 	}
-	sb, err := BuildOptions{NoSandbox: s.NoSandbox}.sandbox(ctx)
+	sb, err := scriptSandbox(ctx, s.NoSandbox)
 	if err != nil {
 		return none, err
 	}

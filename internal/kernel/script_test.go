@@ -14,8 +14,8 @@ import (
 )
 
 func TestRunScript(t *testing.T) {
-	if FindSandbox(t.Context()); !FindSandbox(t.Context()).Enabled {
-		t.Skip("no sandbox here: " + FindSandbox(t.Context()).Reason)
+	if sb := FindSandbox(t.Context()); !sb.Enabled {
+		t.Skip("no sandbox here: " + sb.Reason)
 	}
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("x"), 0o600); err != nil {
@@ -55,6 +55,16 @@ func TestRunScript(t *testing.T) {
 	}
 	if _, err := RunScript(context.Background(), Script{Files: map[string][]byte{"../x": nil}, Argv: []string{"sh"}}); err == nil {
 		t.Error("a path out of the folder was taken")
+	}
+}
+
+// Without a sandbox the tree's own script still runs; nothing of the user's
+// environment reaches it.
+func TestScriptWithoutSandbox(t *testing.T) {
+	t.Setenv("SECRET_TOKEN", "x")
+	res, err := RunScript(context.Background(), Script{Files: map[string][]byte{"in": []byte("words\n")}, Argv: []string{"sh", "-c", "cat in; env"}, NoSandbox: true})
+	if err != nil || !strings.HasPrefix(string(res.Stdout), "words\n") || strings.Contains(string(res.Stdout), "SECRET") {
+		t.Errorf("%v: %q", err, res.Stdout)
 	}
 }
 

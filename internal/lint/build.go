@@ -37,6 +37,11 @@ import (
 // VariantRule is the rule of the findings of a configuration variant,
 // "variant.NAME". Their severity is that of the diagnostic.
 func VariantRule(name string) checks.Rule {
+	for _, r := range []checks.Rule{RuleVariantInfra, RuleVariantUncovered} {
+		if r.ID == "variant."+name {
+			return r
+		}
+	}
 	return checks.Rule{
 		ID: "variant." + name, Severity: checks.Warning,
 		Title:  "a diagnostic under another configuration, which the base does not have",

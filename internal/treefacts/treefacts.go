@@ -122,6 +122,9 @@ func Gather(ctx context.Context, t *kernel.Tree, s *patches.Series, o Options) (
 		{"history", g.history}, {"applied by", g.appliedBy}, {"other trees", g.candidates}, {"generated code", g.generated},
 	}
 	if !o.NoScripts {
+		if sb := kernel.FindSandbox(ctx); !sb.Enabled && !o.NoSandbox {
+			g.notRun("the tree's scripts ran unconfined: %s", sb.Reason)
+		}
 		parts = append(parts, []struct {
 			name string
 			run  func(context.Context) error
