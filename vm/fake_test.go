@@ -78,13 +78,17 @@ func fakeQEMU(args []string) {
 	case "killed":
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	case "no-connect":
-		select {}
+		for {
+			time.Sleep(time.Hour) // no empty select: without cgo the runtime calls that a deadlock
+		}
 	case "probe-answers":
 		say("[    0.000000] Linux version")
 		fmt.Print(probeMessage)
 		return
 	case "probe-silent":
-		select {}
+		for {
+			time.Sleep(time.Hour) // no empty select: without cgo the runtime calls that a deadlock
+		}
 	}
 	dial := func(id string) net.Conn {
 		c, err := net.Dial("unix", filepath.Join(sock, id))
@@ -105,10 +109,14 @@ func fakeQEMU(args []string) {
 	}
 	switch scenario {
 	case "silent":
-		select {}
+		for {
+			time.Sleep(time.Hour) // no empty select: without cgo the runtime calls that a deadlock
+		}
 	case "stuck":
 		say("[    0.000000] Linux version 7.3.4")
-		select {}
+		for {
+			time.Sleep(time.Hour) // no empty select: without cgo the runtime calls that a deadlock
+		}
 	case "panic-exit":
 		say("[    0.100000] Linux version 7.3.4")
 		say("[    1.538002] VFS: Cannot open root device")
@@ -119,7 +127,9 @@ func fakeQEMU(args []string) {
 	case "panic-hang":
 		say("[    0.100000] Linux version 7.3.4")
 		fmt.Print("[    1.600000] Kernel panic - not syncing: Attempted to kill init! exitcode=0x0000")
-		select {}
+		for {
+			time.Sleep(time.Hour) // no empty select: without cgo the runtime calls that a deadlock
+		}
 	case "oom-boot":
 		say("[    1.500000] Initramfs unpacking failed: write error")
 		say("[    1.600000] Kernel panic - not syncing: System is deadlocked on memory")
@@ -134,10 +144,14 @@ func fakeQEMU(args []string) {
 		return
 	case "bad-ready":
 		fmt.Fprintln(events, "hello")
-		select {}
+		for {
+			time.Sleep(time.Hour) // no empty select: without cgo the runtime calls that a deadlock
+		}
 	case "mute":
 		ready()
-		select {}
+		for {
+			time.Sleep(time.Hour) // no empty select: without cgo the runtime calls that a deadlock
+		}
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	}
@@ -173,7 +187,9 @@ func fakeQEMU(args []string) {
 		say("[   12.000000] Kernel panic - not syncing: Fatal exception in interrupt")
 		// The SSH server stops answering as well.
 		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-		select {}
+		for {
+			time.Sleep(time.Hour) // no empty select: without cgo the runtime calls that a deadlock
+		}
 	})
 	reg.Register("fake-panic-text", func(context.Context, json.RawMessage, func(string)) (any, error) {
 		say("[   12.000000] Kernel panic - not syncing: just a text")
@@ -192,10 +208,16 @@ func fakeQEMU(args []string) {
 		os.Exit(0)
 		return nil, nil
 	})
-	reg.Register("hang", func(context.Context, json.RawMessage, func(string)) (any, error) { select {} })
+	reg.Register("hang", func(context.Context, json.RawMessage, func(string)) (any, error) {
+		for {
+			time.Sleep(time.Hour) // no empty select: without cgo the runtime calls that a deadlock
+		}
+	})
 	reg.Register("close", func(context.Context, json.RawMessage, func(string)) (any, error) {
 		sshConn.Close()
-		select {}
+		for {
+			time.Sleep(time.Hour) // no empty select: without cgo the runtime calls that a deadlock
+		}
 	})
 	srv, err := guestd.NewServer(pem, authorized, reg)
 	if err != nil {
@@ -208,7 +230,9 @@ func fakeQEMU(args []string) {
 	ready()
 	srv.Serve(sshConn)
 	if scenario == "stubborn" || scenario == "linger" {
-		select {}
+		for {
+			time.Sleep(time.Hour) // no empty select: without cgo the runtime calls that a deadlock
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"patchcheck/checks"
 	"patchcheck/internal/lint"
@@ -40,7 +41,13 @@ func (r *runner) lint(ctx context.Context) error {
 	}
 	detail := "nothing to say"
 	if len(res.Findings) > 0 {
-		detail = fmt.Sprintf("%d errors, %d warnings, %d notes", n[checks.Error], n[checks.Warning], n[checks.Note])
+		var parts []string
+		for _, x := range []checks.Severity{checks.Error, checks.Warning, checks.Note} {
+			if n[x] > 0 {
+				parts = append(parts, plural(n[x], string(x), string(x)+"s"))
+			}
+		}
+		detail = strings.Join(parts, ", ")
 	}
 	for _, note := range res.Notes {
 		detail += "; " + note

@@ -138,9 +138,9 @@ func Run(ctx context.Context, o Options) (*runfolder.Run, error) {
 	default:
 		r.fail(view.Failed, firstLine(err))
 		if IsInput(err) {
-			r.rec.Verdict, r.rec.Reason = checks.Skip, firstLine(err)
-			r.rec.Save()
-			return r.rec, err
+			// Nothing was tested: there is nothing to record.
+			os.RemoveAll(r.rec.Dir())
+			return nil, err
 		}
 		r.rec.Verdict, r.rec.Reason = checks.Infra, err.Error()
 	}
