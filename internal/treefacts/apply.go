@@ -214,10 +214,11 @@ func (g *gatherer) failed(ctx context.Context, i int, w checks.Where, r *diff.Re
 	if all > 0 {
 		counts = fmt.Sprintf(": of %d hunks, %d stand in the tree, %d were overtaken by later changes, %d would still apply", all, present, overtaken, apply)
 	}
-	evidence = append(evidence, explain(r)...)
+	var newer []string
 	if g.repo != nil && overtaken > 0 {
-		evidence = append(evidence, g.repo.overtakenBy(ctx, r)...)
+		newer = g.repo.overtakenBy(ctx, r)
 	}
+	evidence = append(append(evidence, newer...), explain(r)...)
 	switch {
 	case r.Class == diff.AlreadyApplied || by != "":
 		f := RuleApplied.New(w, "%s holds the patch already", g.t.Spec)
@@ -257,9 +258,10 @@ func (g *gatherer) failed(ctx context.Context, i int, w checks.Where, r *diff.Re
 		if !p.Date.IsZero() {
 			f.Evidence = append(f.Evidence, "the mail is of "+p.Date.Format("2006-01-02"))
 		}
+		f.Evidence = append(f.Evidence, newer...)
 		for _, fr := range r.Files {
-			for _, h := range fr.Hunks {
-				f.Evidence = append(f.Evidence, fmt.Sprintf("%s %s: %s", fr.Path, h.Header, h.Short()))
+			for i, h := range fr.Hunks {
+				f.Evidence = append(f.Evidence, fmt.Sprintf("%s, hunk %d of %d: %s", fr.Path, i+1, len(fr.Hunks), h.Short()))
 			}
 		}
 		g.found(f)

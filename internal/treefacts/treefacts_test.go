@@ -428,6 +428,16 @@ func TestHistory(t *testing.T) {
 	if len(r.Findings) != 1 || r.Findings[0].ID != "apply.already-applied" || !strings.Contains(r.Findings[0].Message, merged[:12]) {
 		t.Errorf("got %s", show(r.Findings))
 	}
+	// By which commits a patch of old was overtaken: the tree has one hunk as it
+	// was, and has gone over the other.
+	w.write(t, "net/demo/ring.c", strings.Replace(treeFiles["net/demo/ring.c"], "int c;\n", "int c;\nint undocumented;\nint tail;\n", 1)+"int y;\n")
+	w.write(t, "lib/late.c", "int third_version_of_this_place(void);\nint fourth_version_of_another_place(void);\n")
+	w.commit(t, "lib: go over it")
+	again := strings.ReplaceAll(ringDiff, "int tail; ", "int tail;") + "diff --git a/lib/late.c b/lib/late.c\n--- a/lib/late.c\n+++ b/lib/late.c\n@@ -1,3 +1,2 @@\n-int first_version_of_this_place(void);\n-int first_version_of_that_place(void);\n-int first_version_of_another_place(void);\n+int second_version_of_this_place(void);\n+int second_version_of_another_place(void);\n"
+	r = gather(t, w, load(t, mail("Subject: [PATCH] demo: old\n", "Old.", again)), Options{NoScripts: true})
+	if got := ids(r.Findings); got != "apply.fails apply.old-merged" || !strings.Contains(show(r.Findings), "lib/late.c:1: overtaken by "+w.git(t, "rev-parse", "--short=12", "HEAD")) {
+		t.Errorf("got %s", show(r.Findings))
+	}
 	if out := w.git(t, "status", "--porcelain"); out != "" {
 		t.Errorf("the repository was changed: %s", out)
 	}
