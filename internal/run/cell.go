@@ -93,6 +93,7 @@ type bench struct {
 	guest  string   // name of its console log
 	seed   uint64
 	hurry  float64                 // see Options
+	before *runfolder.Memory       // of the guest, before its first cell
 	hook   func(step string) error // for tests of the oracles: runs in the guest before the named step
 	say    func(string)
 }
@@ -371,18 +372,27 @@ func (b *bench) steps(ctx context.Context, c testplans.Cell, a *runfolder.Attemp
 			return err
 		}
 	}
-	var mem guestproto.Memory
-	if err := b.call(ctx, a, id, "memory", guestproto.VerbMemory, deadlineQuick, guestproto.MemoryRequest{Settle: true}, &mem); err != nil {
+	mem, err := b.memory(ctx, a, id)
+	if err != nil {
 		return err
 	}
-	// The reply cache holds entries for two minutes, whatever the series does.
-	a.SUnreclaim, a.Slabs, a.FreeKiB = mem.SUnreclaim-mem.ReplyCacheKiB, mem.Slabs, mem.FreeKiB
+	a.SUnreclaim, a.FreeKiB, a.Slabs, a.Before = mem.SUnreclaim, mem.FreeKiB, mem.Slabs, b.before
 	a.Findings = append(a.Findings, slow...)
 	if len(slow) > 0 {
 		a.Verdict = checks.Fail
 	}
 	b.judge(c, a)
 	return nil
+}
+
+// memory samples what the kernel holds once it has freed what is only cached.
+func (b *bench) memory(ctx context.Context, a *runfolder.Attempt, id string) (runfolder.Memory, error) {
+	var m guestproto.Memory
+	if err := b.call(ctx, a, id, "memory", guestproto.VerbMemory, deadlineQuick, guestproto.MemoryRequest{Settle: true}, &m); err != nil {
+		return runfolder.Memory{}, err
+	}
+	// The reply cache holds entries for two minutes, whatever the series does.
+	return runfolder.Memory{SUnreclaim: m.SUnreclaim - m.ReplyCacheKiB, FreeKiB: m.FreeKiB, Slabs: m.Slabs}, nil
 }
 
 // file is one FileWork: write, compare in the exported file, drop the

@@ -38,7 +38,8 @@ func TestExcess(t *testing.T) {
 	plan := &testplans.Plan{}
 	plan.Memory.Growth = 256 << 10
 	at := func(nth int, slab, free int64, objects int64) *runfolder.Attempt {
-		return &runfolder.Attempt{Nth: nth, SUnreclaim: slab, FreeKiB: free, Slabs: map[string]int64{"kmalloc-192": objects}}
+		return &runfolder.Attempt{Nth: nth, SUnreclaim: slab, FreeKiB: free, Slabs: map[string]int64{"kmalloc-192": objects},
+			Before: &runfolder.Memory{SUnreclaim: 9000, FreeKiB: 850000, Slabs: map[string]int64{"kmalloc-192": 50}}}
 	}
 	base := at(1, 10000, 800000, 2000)
 	for _, tt := range []struct {
@@ -52,6 +53,11 @@ func TestExcess(t *testing.T) {
 		{"pages", at(1, 10000, 780000, 2000), "20000 KiB of memory"},
 		{"less", at(1, 9000, 900000, 100), ""},
 		{"another place in its guest", at(2, 20000, 500000, 9000), ""},
+		{"more before the cell", func() *runfolder.Attempt {
+			a := at(1, 20000, 600000, 9000)
+			a.Before = &runfolder.Memory{SUnreclaim: 19000, FreeKiB: 650000, Slabs: map[string]int64{"kmalloc-192": 7050}}
+			return a
+		}(), ""},
 		{"not measured", &runfolder.Attempt{Nth: 1}, ""},
 	} {
 		got := excess(plan, base, tt.p)

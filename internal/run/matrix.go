@@ -121,6 +121,13 @@ func (m *matrix) boot(ctx context.Context, k *guestKernel) (*session, error) {
 		g.Close()
 		return nil, err
 	}
+	before, err := s.b.memory(ctx, &runfolder.Attempt{}, "")
+	if err != nil {
+		m.post(ctx, s, err)
+		g.Close()
+		return nil, err
+	}
+	s.b.before = &before
 	return s, nil
 }
 

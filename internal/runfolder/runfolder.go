@@ -196,13 +196,21 @@ type Attempt struct {
 	Rest       map[string]guestproto.Hist `json:"rest,omitempty"`  // from there to the umount
 	Invalid    bool                       `json:"invalid,omitempty"`
 	Mounted    string                     `json:"mounted,omitempty"`        // the kernel's own words: version and transport
-	SUnreclaim int64                      `json:"sunreclaim_kib,omitempty"` // after the cell, without nfsd\'s reply cache
+	SUnreclaim int64                      `json:"sunreclaim_kib,omitempty"` // after the cell, without nfsd's reply cache
 	FreeKiB    int64                      `json:"free_kib,omitempty"`       // memory in no use at all, after the cell
 	Slabs      map[string]int64           `json:"slabs,omitempty"`          // active objects by cache, after the cell
+	Before     *Memory                    `json:"before,omitempty"`         // the same, before the first cell of its guest
 	Nth        int                        `json:"nth,omitempty"`            // its place among the cells of its guest, from 1
 	Compared   Compared                   `json:"compared"`
 	Token      string                     `json:"token,omitempty"` // positive proof from the guest: set when every step answered done
 	Findings   []checks.Finding           `json:"findings,omitempty"`
+}
+
+// Memory is a sample of what a guest's kernel holds.
+type Memory struct {
+	SUnreclaim int64            `json:"sunreclaim_kib,omitempty"` // without nfsd's reply cache
+	FreeKiB    int64            `json:"free_kib,omitempty"`       // in no use at all
+	Slabs      map[string]int64 `json:"slabs,omitempty"`          // active objects by cache
 }
 
 // Compared counts what was compared with the generated content.
