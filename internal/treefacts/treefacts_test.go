@@ -443,6 +443,22 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// Names that lead out of the tree, and diffs that are none, end in findings.
+func TestHostileSeries(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"../../etc/passwd", "/etc/passwd", ".git/hooks/x", "a\\b.c", "net//demo/ring.c", strings.Repeat("d/", 500) + "x.c", "-o.c", "\"net/de\\000mo.c\""} {
+		d := strings.ReplaceAll(newFile, "b/lib/new.c", "b/"+name)
+		s := load(t, mail("Subject: [PATCH] demo: out\nTo: kim@example.org\n", "Fixes: -deadbeef (\"x\")\nFixes: HEAD (\"x\")", d))
+		if _, err := Gather(t.Context(), w.tree(t, ""), s, Options{Cache: w.cache}); err != nil {
+			t.Errorf("%.40q: %v", name, err)
+		}
+	}
+	s := load(t, mail("Subject: [PATCH] demo: cut\n", "Cut.", ringDiff[:len(ringDiff)-30]))
+	if r := gather(t, w, s, Options{NoScripts: true}); !strings.Contains(ids(r.Findings), "apply.fails") {
+		t.Errorf("a damaged diff: %s", show(r.Findings))
+	}
+}
+
 func TestPrefixOf(t *testing.T) {
 	for s, want := range map[string]string{
 		"svcrdma: Post small Replies": "svcrdma", "x86/mm: Do": "x86/mm", "net: sunrpc: Do": "net: sunrpc", "NFSD: Fix: this": "NFSD: Fix",
