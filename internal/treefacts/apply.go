@@ -218,6 +218,13 @@ func (g *gatherer) failed(ctx context.Context, i int, w checks.Where, r *diff.Re
 	if g.repo != nil && overtaken > 0 {
 		newer = g.repo.overtakenBy(ctx, r)
 	}
+	merge := ""
+	if g.repo != nil && by == "" {
+		merge = g.threeWay(ctx, i)
+	}
+	if merge != "" {
+		evidence = append(evidence, "three-way merge with the blobs of the index lines: "+merge)
+	}
 	evidence = append(append(evidence, newer...), explain(r)...)
 	switch {
 	case r.Class == diff.AlreadyApplied || by != "":
@@ -237,7 +244,11 @@ func (g *gatherer) failed(ctx context.Context, i int, w checks.Where, r *diff.Re
 		if present+overtaken > 0 {
 			f.Message = fmt.Sprintf("does not apply to %s (%s)%s", g.t.Spec, class, counts)
 		}
-		if r.Hint != "" {
+		switch {
+		case merge == mergesClean:
+			f.Message += "; git am -3 merges it without a conflict"
+			f.Fix = "rebase: git am -3, then check what the merge made of it"
+		case r.Hint != "":
 			f.Fix = r.Hint
 		}
 		for _, fr := range r.Files {
@@ -266,6 +277,24 @@ func (g *gatherer) failed(ctx context.Context, i int, w checks.Where, r *diff.Re
 		}
 		g.found(f)
 	}
+}
+
+const mergesClean = "clean"
+
+// threeWay says what git am -3 would make of a patch that does not apply:
+// "clean", "conflict", or why it cannot be tried; "" when nothing is known.
+func (g *gatherer) threeWay(ctx context.Context, i int) string {
+	files, err := diff.Parse(g.s.Patches[i].Diff)
+	if err != nil {
+		return ""
+	}
+	ctx, cancel := g.repo.bounded(ctx)
+	defer cancel()
+	_, r, err := diff.Apply(g.last(), files, diff.Options{Blob: g.repo.repo.Blob, Context: ctx})
+	if err != nil {
+		return ""
+	}
+	return r.ThreeWay
 }
 
 // candidates tries the series on the other trees, too.

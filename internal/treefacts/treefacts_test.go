@@ -428,6 +428,16 @@ func TestHistory(t *testing.T) {
 	if len(r.Findings) != 1 || r.Findings[0].ID != "apply.already-applied" || !strings.Contains(r.Findings[0].Message, merged[:12]) {
 		t.Errorf("got %s", show(r.Findings))
 	}
+	// What a three-way merge would give, with the blob that the patch was made
+	// against.
+	blob := w.git(t, "rev-parse", first+":net/demo/ring.c")
+	w.write(t, "net/demo/ring.c", strings.Replace(treeFiles["net/demo/ring.c"], "int a;", "int renamed_a;\nint c_before;", 1))
+	w.commit(t, "demo: change the context")
+	old := "diff --git a/net/demo/ring.c b/net/demo/ring.c\nindex " + blob + "..1234567 100644\n--- a/net/demo/ring.c\n+++ b/net/demo/ring.c\n@@ -1,8 +1,9 @@\n // SPDX-License-Identifier: GPL-2.0\n int a;\n int b;\n int c;\n int d;\n int e;\n int f;\n+int new_f;\n int g;\n"
+	r = gather(t, w, load(t, mail("Subject: [PATCH] demo: f\n", "F.", old)), Options{NoScripts: true})
+	if got := show(r.Findings); !strings.Contains(got, "git am -3 merges it without a conflict") {
+		t.Errorf("got %s", got)
+	}
 	// By which commits a patch of old was overtaken: the tree has one hunk as it
 	// was, and has gone over the other.
 	w.write(t, "net/demo/ring.c", strings.Replace(treeFiles["net/demo/ring.c"], "int c;\n", "int c;\nint undocumented;\nint tail;\n", 1)+"int y;\n")
