@@ -18,7 +18,7 @@ import (
 // the run, the series it tested and the block's own hash, so that Verify can
 // tell an edited block from an outdated one.
 var (
-	beginMark = regexp.MustCompile(`(?m)^\[patchcheck run (\S+), series ([0-9a-f]+), text ([0-9a-f]+)\]\r?\n`)
+	beginMark = regexp.MustCompile(`(?m)^\[patchcheck (\S+) ([0-9a-f]+) ([0-9a-f]+)\]\r?\n`)
 	endMark   = regexp.MustCompile(`(?m)^\[end of patchcheck\]\r?\n`)
 	shortlog  = regexp.MustCompile(`(?m)^\S.* \(\d+\):\r?$`)
 	diffstat  = regexp.MustCompile(`(?m)^ \S.* \| +(\d+|Bin)`)
@@ -36,8 +36,8 @@ func textHash(s string) string {
 }
 
 func shortSeries(id string) string {
-	if len(id) > 16 {
-		return id[:16]
+	if len(id) > 12 {
+		return id[:12]
 	}
 	return id
 }
@@ -47,7 +47,7 @@ func shortSeries(id string) string {
 // line or signature, whichever comes first. All other bytes stay as they are.
 func UpdateCover(letter []byte, r *runfolder.Run) ([]byte, error) {
 	text := Build(r).Cover()
-	block := fmt.Sprintf("[patchcheck run %s, series %s, text %s]\n%s[end of patchcheck]\n", r.ID, shortSeries(r.Series.ID), textHash(text), text)
+	block := fmt.Sprintf("[patchcheck %s %s %s]\n%s[end of patchcheck]\n", r.ID, shortSeries(r.Series.ID), textHash(text), text)
 	if bytes.Contains(letter, []byte("\r\n")) {
 		block = strings.ReplaceAll(block, "\n", "\r\n")
 	}

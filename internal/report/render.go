@@ -177,9 +177,12 @@ func (p *Report) text(w io.Writer) error {
 		}
 		b.WriteString("\n")
 	}
-	if len(p.Lines) > 0 {
-		b.WriteString(p.Cover())
+	if text := p.Paragraph(); text != "" {
+		b.WriteString(wrap("", mail.Printable(text), Width))
 		b.WriteString("\n")
+	}
+	if t := p.Table.text("  "); t != "" {
+		b.WriteString(t + "\n")
 	}
 	reused := 0
 	for _, c := range r.Cells {

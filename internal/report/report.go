@@ -59,17 +59,24 @@ func Build(r *runfolder.Run) *Report {
 	return p
 }
 
-func setting(r *runfolder.Run) string {
-	parts := []string{"linux " + r.Tree.Version}
+// tree names the base: version, and commit or package.
+func tree(r *runfolder.Run) string {
 	switch {
 	case r.Tree.Commit != "":
-		parts[0] += " (" + r.Tree.Spec + " at " + short(r.Tree.Commit) + ")"
+		return fmt.Sprintf("linux %s (%s at %s)", r.Tree.Version, r.Tree.Spec, short(r.Tree.Commit))
 	case r.Tree.PackageVersion != "":
-		parts[0] += " (" + strings.TrimPrefix(r.Tree.Spec, "debian:") + " " + r.Tree.PackageVersion + ")"
+		return fmt.Sprintf("linux %s (%s %s)", r.Tree.Version, strings.TrimPrefix(r.Tree.Spec, "debian:"), r.Tree.PackageVersion)
 	}
-	parts = append(parts, "x86_64")
+	return "linux " + r.Tree.Version
+}
+
+func setting(r *runfolder.Run) string {
+	parts := []string{tree(r), "x86_64"}
 	if r.Accel.Name != "" {
 		parts = append(parts, "QEMU "+strings.ToUpper(r.Accel.Name))
+	}
+	if len(r.Plan.Kernel.Configs) > 0 && len(r.Kernels) > 0 {
+		parts = append(parts, "config "+strings.Join(r.Plan.Kernel.Configs, "+"))
 	}
 	if k, ok := r.Kernels[testplans.RolePatched]; ok && k.Compiler != "" {
 		parts = append(parts, compiler(k.Compiler))
@@ -473,4 +480,81 @@ func clip(s string, n int) string {
 		return string(r[:n-3]) + "..."
 	}
 	return s
+}
+
+// Paragraph is the run in sentences, for the end of a run on the terminal and
+// for those who prefer prose in a letter. A sentence is there only when builds
+// or cells of the run show what it says.
+func (p *Report) Paragraph() string {
+	r := p.run
+	var out []string
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	many := len(r.Series.Patches) != 1
+	subject := map[bool]string{true: "The series", false: "The patch"}[many]
+	if n := len(r.Apply); n == len(r.Series.Patches) && n > 0 {
+		how := "exactly"
+		for _, a := range r.Apply {
+			if a.Class != "clean" {
+				how = "with offsets and no fuzz"
+			}
+		}
+		say("%s applies to %s %s.", subject, tree(r), how)
+	}
+	ok, total, fresh := 0, 0, 0
+	for _, b := range r.Builds {
+		if b.Patch > 0 {
+			total++
+			fresh += b.New
+			if b.OK {
+				ok++
+			}
+		}
+	}
+	if total > 0 {
+		what := "It builds"
+		switch {
+		case many && ok == total:
+			what = fmt.Sprintf("Each of the %d patches builds", total)
+		case ok < total:
+			what = fmt.Sprintf("%d of %d patches build", ok, total)
+		}
+		with := "without new warnings"
+		if fresh > 0 {
+			with = "with " + plural(fresh, "new warning", "new warnings")
+		}
+		say("%s with W=1 %s (%s, config %s).", what, with, compiler(r.Kernels[testplans.RolePatched].Compiler), strings.Join(r.Plan.Kernel.Configs, " and "))
+	}
+	var patched, base []*runfolder.Cell
+	for _, c := range r.Cells {
+		if c.Spec.Kernel == testplans.RolePatched {
+			patched = append(patched, c)
+		} else {
+			base = append(base, c)
+		}
+	}
+	if len(patched) == 0 {
+		return strings.Join(out, " ")
+	}
+	f := r.Plan.Fabric
+	say("On %s, a QEMU guest (%s) ran both the NFS client and the server, over %s on a %s netdev, with %s: %s.",
+		r.Started.Format("2 January 2006"), strings.ToUpper(r.Accel.Name), fabricName(f), strings.TrimRight(f.Netdev, "0123456789"), strings.ReplaceAll(versions(patched), ", ", " and "), passed(patched))
+	if eq := passing(patched); len(eq) == len(patched) {
+		say("What was written (%s) was equal when the client read it back and in the exported files.", workload(r.Plan.Workload))
+	} else if len(eq) > 0 {
+		say("What was written was equal on both sides in %d of %d cells.", len(eq), len(patched))
+	}
+	if len(p.Bad) == 0 {
+		say("The console stayed clean.")
+	}
+	for _, l := range p.Below {
+		if l.Label == "base" {
+			say("On the %s.", strings.Replace(strings.ReplaceAll(l.Text, "base kernel, ", "base kernel, with "), ", NFSv", " and NFSv", 1))
+		}
+	}
+	for _, l := range p.Below {
+		if l.Label == "not run" {
+			say("Not run: %s.", l.Text)
+		}
+	}
+	return strings.Join(out, " ")
 }

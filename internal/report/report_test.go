@@ -184,7 +184,12 @@ func TestCover(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if i := strings.Index(string(one), "[patchcheck run"); i < 0 || i > strings.Index(string(one), "A. Developer (2)") {
+		for _, l := range strings.Split(string(one), "\n") {
+			if len(l) > Width+1 {
+				t.Errorf("line of %d columns: %s", len(l), l)
+			}
+		}
+		if i := strings.Index(string(one), "[patchcheck "); i < 0 || i > strings.Index(string(one), "A. Developer (2)") {
 			t.Errorf("the block is not before the shortlog:\n%s", one)
 		}
 		// Removing the block gives the letter back, byte for byte.
@@ -203,7 +208,7 @@ func TestCover(t *testing.T) {
 			{"current", "", "", r.Series.ID, ""},
 			{"edited", "no new warnings", "no warnings at all", r.Series.ID, "was edited"},
 			{"series changed", "", "", "ffff0000ffff0000ffff", "has changed since"},
-			{"run gone", "run " + r.ID, "run 19990101-000000-x", r.Series.ID, "cannot be read"},
+			{"run gone", "[patchcheck " + r.ID, "[patchcheck 19990101-000000-x", r.Series.ID, "cannot be read"},
 		} {
 			l := []byte(strings.Replace(string(one), c.old, c.new, 1))
 			bad, err := VerifyCover(l, c.series, opened)

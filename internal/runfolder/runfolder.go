@@ -279,8 +279,8 @@ func slug(s string) string {
 		s = strings.ReplaceAll(s, "--", "-")
 	}
 	s = strings.Trim(s, "-")
-	if len(s) > 40 {
-		s = strings.Trim(s[:40], "-")
+	if len(s) > 20 {
+		s = strings.Trim(s[:20], "-")
 	}
 	if s == "" {
 		s = "run"
