@@ -24,7 +24,7 @@ import (
 // stay in per-CPU lists. Free memory outside slabs differs more.
 const (
 	excessObjects = 500
-	excessPages   = 6 << 10 // KiB of free memory
+	excessPages   = 16 << 10 // KiB of free memory
 )
 
 // excess words what p gained more than b, or "" when that is within the limits
