@@ -54,6 +54,9 @@ type session struct {
 	b    *bench
 	con  *watch
 	name string
+	// judged is how many console lines earlier cells have answered for; the
+	// first cell answers for the boot, too.
+	judged int
 }
 
 // Deadlines for collecting evidence from a guest that hangs.
@@ -155,13 +158,14 @@ func (m *matrix) exec(ctx context.Context, s *session, c testplans.Cell) (a runf
 	s.b.say = func(step string) {
 		m.step.Update("%d/%d  %s: %s", m.done+1, m.total, c.ID(), step)
 	}
-	from := s.con.line()
+	from := s.judged
 	a, err = s.b.cell(ctx, c)
 	a.Accel = string(m.accel)
 	if err != nil {
 		return a, false, err
 	}
 	if !s.con.raised(consoleGrace) && a.Verdict == checks.Pass {
+		s.judged = s.con.line()
 		return a, true, nil
 	}
 	if n := len(a.Steps); a.Token == "" && n > 0 && strings.Contains(a.Steps[n-1].Error, "did not finish") {
@@ -295,7 +299,7 @@ func (m *matrix) runAll(ctx context.Context, k *guestKernel, cells []testplans.C
 // farewell ends a guest in order and reads its kernel log as a second witness
 // beside the console.
 func (m *matrix) farewell(ctx context.Context, s *session, c testplans.Cell, a *runfolder.Attempt) {
-	from := s.con.line()
+	from := s.judged
 	if err := m.leaks(ctx, s, c, a); err != nil {
 		var ce *cellError
 		if errors.As(err, &ce) {
