@@ -46,9 +46,10 @@ bench: build
 	$(GO) test -tags integration -run '^$$' -bench . -benchtime 1x -p 1 -timeout 60m ./...
 
 # The bank of seeded faults: each must be caught, each harmless one must pass.
-# MUTANTS=regexp selects some, MUTANTS_PLANS=debug those of the debug kernel.
+# MUTANTS=regexp selects some, MUTANTS_PLANS=debug those of the debug kernel,
+# which is built once and takes long.
 MUTANTS       ?=
-MUTANTS_PLANS ?= default
+MUTANTS_PLANS ?= default,variants
 mutants: build
 	$(BIN)/patchcheck run --build-only --tree $(TREE)
 	MUTANTS='$(MUTANTS)' MUTANTS_PLANS='$(MUTANTS_PLANS)' \

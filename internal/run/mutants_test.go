@@ -18,6 +18,7 @@ import (
 
 	"patchcheck/checks"
 	"patchcheck/internal/cache"
+	"patchcheck/internal/lint"
 	"patchcheck/internal/mutants"
 	"patchcheck/internal/report"
 	"patchcheck/internal/runfolder"
@@ -103,6 +104,9 @@ func TestMutants(t *testing.T) {
 		if o.Debug {
 			o.hurry = 1
 		}
+		if m.Plan == mutants.Variants {
+			o.Variants, o.BuildOnly = true, true
+		}
 		if len(o.Device) == 0 {
 			o.Device = []string{"intel-216"}
 		}
@@ -185,6 +189,8 @@ func saidBy(oracle string, f checks.Finding) bool {
 	switch oracle {
 	case "warning.new":
 		return f.Severity != checks.Note && (strings.HasPrefix(f.ID, "warning.") || strings.HasPrefix(f.ID, "kerneldoc."))
+	case "build.variant":
+		return f.Severity != checks.Note && strings.HasPrefix(f.ID, "variant.") && f.ID != lint.RuleVariantInfra.ID
 	case "got":
 		return f.ID == "count.hold" && strings.HasPrefix(f.Message, "granted:")
 	case "refused":
