@@ -10,6 +10,7 @@ import (
 	"hash/fnv"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"patchcheck/checks"
@@ -79,6 +80,10 @@ const (
 	deadlineIO = 150 * time.Second
 	// A scan reads all memory; a debug kernel's factor comes on top.
 	deadlineLeaks = 30 * time.Second
+	// afterCrash is how long a step goes on when the console shows a crash:
+	// long enough for the report to be whole, or for a step that has nothing
+	// to do with it to end.
+	afterCrash = 5 * time.Second
 	// slowCall is far above any call in a healthy guest and below the
 	// retransmission interval.
 	slowCall = 45 * time.Second
@@ -92,6 +97,7 @@ type bench struct {
 	absent []string // count fields that this kernel lacks
 	guest  string   // name of its console log
 	seed   uint64
+	crash  <-chan struct{}         // closed when the console shows a crash; nil without a console
 	hurry  float64                 // see Options
 	before *runfolder.Memory       // of the guest, before its first cell
 	hook   func(step string) error // for tests of the oracles: runs in the guest before the named step
@@ -134,6 +140,22 @@ func (b *bench) call(ctx context.Context, a *runfolder.Attempt, cell, name, verb
 	start := time.Now()
 	sctx, cancel := context.WithTimeout(ctx, b.scale(limit))
 	defer cancel()
+	var gaveUp atomic.Bool
+	go func() {
+		select {
+		case <-b.crash: // never, if nil
+		case <-sctx.Done():
+			return
+		}
+		t := time.NewTimer(b.scale(afterCrash))
+		defer t.Stop()
+		select {
+		case <-t.C:
+			gaveUp.Store(true)
+			cancel()
+		case <-sctx.Done():
+		}
+	}()
 	var raw json.RawMessage
 	err := b.g.Call(sctx, verb, req, &raw, nil)
 	st := runfolder.CellStep{Name: name, Elapsed: time.Since(start), Result: raw}
@@ -154,6 +176,9 @@ func (b *bench) call(ctx context.Context, a *runfolder.Attempt, cell, name, verb
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if gaveUp.Load() {
+		return &cellError{ruleDied.New(checks.Where{Cell: cell}, "%s was given up, because the kernel had crashed", name), checks.Fail, err}
 	}
 	return b.fail(cell, name, err)
 }

@@ -108,7 +108,7 @@ func (m *matrix) boot(ctx context.Context, k *guestKernel) (*session, error) {
 		return nil, &cellError{f, checks.Infra, err}
 	}
 	s.g = g
-	s.b = &bench{g: g, plan: m.plan, kernel: k.release, absent: k.absent, guest: name, seed: m.seed, hurry: m.hurry}
+	s.b = &bench{g: g, plan: m.plan, kernel: k.release, absent: k.absent, guest: name, seed: m.seed, hurry: m.hurry, crash: con.crash}
 	if err := s.b.start(ctx); err != nil {
 		m.post(ctx, s, err)
 		g.Close()

@@ -19,10 +19,12 @@ type watch struct {
 	opened bool
 	closed bool
 	alarm  chan struct{} // closed at the first report that gates
+	fatal  bool
+	crash  chan struct{} // closed at the first report after which the kernel is not whole
 }
 
 func newWatch(slow string) *watch {
-	return &watch{det: console.NewDetector(console.Options{Slow: slow}), alarm: make(chan struct{})}
+	return &watch{det: console.NewDetector(console.Options{Slow: slow}), alarm: make(chan struct{}), crash: make(chan struct{})}
 }
 
 // Write takes console bytes from power-on.
@@ -43,8 +45,18 @@ func (w *watch) Write(p []byte) (int, error) {
 			w.opened = true
 			close(w.alarm)
 		}
+		if !w.fatal && broken(n.Crash.Class) {
+			w.fatal = true
+			close(w.crash)
+		}
 	}
 	return len(p), nil
+}
+
+// broken says that a task died in the kernel, so that what waits for it may
+// wait for ever.
+func broken(c console.Class) bool {
+	return c == console.Oops || c == console.Bug || c == console.Panic
 }
 
 // line is the number of console lines so far.
