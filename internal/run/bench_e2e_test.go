@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"patchcheck/checks"
+	"patchcheck/internal/guestproto"
 	"patchcheck/internal/runfolder"
 	"patchcheck/internal/view"
 	"patchcheck/patches"
@@ -88,18 +89,49 @@ func bareGuest(b *testing.B, o Options, r *runfolder.Run) time.Duration {
 	if err != nil {
 		b.Fatal(err)
 	}
-	p.Count, p.Values, p.Hold = nil, nil, nil
-	bn := &bench{g: g, plan: p, seed: 1}
-	if err := bn.start(ctx); err != nil {
-		b.Fatal(err)
+	call := func(verb string, req any) {
+		b.Helper()
+		if err := g.Call(ctx, verb, req, nil, nil); err != nil {
+			b.Fatalf("%s: %v", verb, err)
+		}
 	}
+	call(guestproto.VerbNFSStart, guestproto.NFSStart{Export: p.Server.Export, ExportFS: p.Server.FS, SizeMiB: int(p.Server.Size >> 20),
+		Versions: p.Axes.NFS, Threads: p.Server.Threads, Address: p.Fabric.Address, Netdev: p.Fabric.Netdev})
 	for _, c := range r.Cells {
 		if c.Reused != "" {
 			continue
 		}
-		if a, err := bn.cell(ctx, c.Spec); err != nil || a.Token == "" {
-			b.Fatalf("%s: %v %+v", c.ID, err, a.Findings)
+		params := map[string]string{}
+		for k, v := range c.Spec.Device.Params {
+			params[k] = fmt.Sprint(int64(v))
 		}
+		call(guestproto.VerbLinkSet, guestproto.LinkSet{Name: p.Fabric.Link, Type: p.Fabric.Type, Netdev: p.Fabric.Netdev, Module: p.Fabric.Module, Params: params})
+		call(guestproto.VerbNFSListen, guestproto.NFSListen{Proto: p.Fabric.Proto, Port: p.Fabric.Port})
+		m := guestproto.Mount{Server: "192.0.2.1", Path: "/", At: "/mnt", Version: c.Spec.NFS, Proto: p.Fabric.Proto, Port: p.Fabric.Port}
+		if c.Spec.NFS == "3" {
+			m.Path, m.Options = p.Server.Export, []string{"nolock"}
+		}
+		call(guestproto.VerbMount, m)
+		for _, w := range p.Workload {
+			if f := w.File; f != nil {
+				io := guestproto.IO{Path: "/mnt/bare/" + w.Name, Size: int64(f.Size), Block: int(f.Write), Direct: f.Direct, Parallel: f.Parallel, Sync: true}
+				call(guestproto.VerbWrite, io)
+				for _, bs := range f.Read {
+					call(guestproto.VerbDrop, nil)
+					io.Block = int(bs)
+					call(guestproto.VerbRead, io)
+				}
+				continue
+			}
+			fs := guestproto.Files{Dir: "/mnt/bare/" + w.Name, Count: w.Files.Count, MinSize: int64(w.Files.Min), MaxSize: int64(w.Files.Max)}
+			call(guestproto.VerbFiles, fs)
+			call(guestproto.VerbDrop, nil)
+			fs.Check = true
+			call(guestproto.VerbFiles, fs)
+		}
+		call(guestproto.VerbRemove, guestproto.Remove{Dir: "/mnt/bare"})
+		call(guestproto.VerbUmount, guestproto.Umount{At: "/mnt"})
+		call(guestproto.VerbLinkDel, guestproto.LinkDel{Name: p.Fabric.Link})
 	}
 	g.Close()
 	return time.Since(start)
