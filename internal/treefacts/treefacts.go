@@ -48,7 +48,8 @@ type Options struct {
 	Runs     []string
 	// HistoryTime bounds each look into the history; 0 means 3 s.
 	HistoryTime time.Duration
-	// ScriptTime bounds each script; 0 means a minute.
+	// ScriptTime bounds each script; 0 means a minute, and one more for each
+	// megabyte of the series.
 	ScriptTime time.Duration
 }
 
@@ -96,6 +97,10 @@ func Gather(ctx context.Context, t *kernel.Tree, s *patches.Series, o Options) (
 	}
 	if o.ScriptTime == 0 {
 		o.ScriptTime = time.Minute
+		for _, p := range s.Patches {
+			// checkpatch.pl reads about a megabyte in half a minute.
+			o.ScriptTime += time.Duration(len(p.Diff)) * time.Minute / (1 << 20)
+		}
 	}
 	g := &gatherer{t: t, s: s, o: o, res: &Result{Took: map[string]time.Duration{}}}
 	g.res.Facts = lint.Facts{Tree: t.Spec, HistoryCut: true, Previous: o.Previous, Runs: o.Runs}
