@@ -89,15 +89,38 @@ what became of it. Nothing is written. Exit code 1 when a patch does not apply.`
 				if err != nil {
 					return err
 				}
-				for _, p := range s.Patches {
-					next, res, err := diff.Check(o, p.Diff, diff.Options{})
+				if len(s.Patches) == 1 {
+					next, res, err := diff.Check(o, s.Patches[0].Diff, diff.Options{})
 					if err == nil {
-						err = show(fmt.Sprintf("%s: %d/%d %s", name, p.Index, p.Total, mail.PrintableLine(p.Subject)), next, res)
+						err = show(name, next, res)
 					}
 					if err != nil {
 						return fmt.Errorf("%s: %w", name, err)
 					}
+					continue
 				}
+				var files [][]*diff.File
+				var errs []error
+				var names []string
+				for _, p := range s.Patches {
+					f, err := diff.Parse(p.Diff)
+					files, errs = append(files, f), append(errs, err)
+					names = append(names, p.Subject)
+				}
+				next, res, err := diff.ApplySeries(o, files, diff.Options{}, errs...)
+				if err != nil {
+					return fmt.Errorf("%s: %w", name, err)
+				}
+				o, failed = next, failed || !res.OK
+				if asJSON {
+					if err := a.print(res); err != nil {
+						return err
+					}
+					continue
+				}
+				var text strings.Builder
+				res.Explain(&text, names...)
+				fmt.Fprint(a.stdout, mail.Printable(text.String()))
 			}
 			if failed {
 				return &exitError{code: exitFindings}

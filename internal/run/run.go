@@ -481,7 +481,7 @@ func (r *runner) apply(ctx context.Context) error {
 		}
 		a := applyRecord(p.Index, res)
 		if !res.Applies {
-			a.Text = explain(res)
+			a.Text = r.explainSeries(res)
 			r.rec.Apply = append(r.rec.Apply, a)
 			failed = &r.rec.Apply[len(r.rec.Apply)-1]
 			f := ruleApply.New(checks.Where{Patch: p.Index}, "does not apply to %s: %s (%s)", r.tree, res.Reason, strings.ReplaceAll(string(res.Class), "_", " "))
@@ -522,9 +522,25 @@ var ruleApply = checks.Rule{ID: "apply.fails", Severity: checks.Error,
 	Source: "git-apply(1): offsets are accepted, fuzz is not",
 	Fix:    "rebase on the tree you mean it for, or name that tree with --tree and --base"}
 
-func explain(res *diff.Result) string {
+// explainSeries says for each patch whether it applies, fails, or was not
+// tried and would apply alone, and for the one that fails why.
+func (r *runner) explainSeries(res *diff.Result) string {
 	var b strings.Builder
-	res.Explain(&b)
+	if len(r.ser.Patches) == 1 {
+		res.Explain(&b)
+		return b.String()
+	}
+	var files [][]*diff.File
+	var names []string
+	for _, p := range r.ser.Patches {
+		files, names = append(files, p.Files), append(names, p.Subject)
+	}
+	_, all, err := diff.ApplySeries(r.base, files, diff.Options{})
+	if err != nil {
+		res.Explain(&b)
+		return b.String()
+	}
+	all.Explain(&b, names...)
 	return b.String()
 }
 
