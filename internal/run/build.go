@@ -61,7 +61,7 @@ func (r *runner) build(ctx context.Context) (map[string]*guestKernel, error) {
 	}
 	s := r.begin("base")
 	r.follow(s)
-	baseReq := req(overlayed{r.base}, kernel.Base)
+	baseReq := req(kernel.FromDiff(r.base), kernel.Base)
 	baseReq.Fetch = fetches(r.plan)
 	start := time.Now()
 	base, err := r.store.Kernel(ctx, baseReq)
@@ -89,7 +89,7 @@ func (r *runner) build(ctx context.Context) (map[string]*guestKernel, error) {
 	for i, o := range r.overlays {
 		p := r.ser.Patches[i]
 		s.Update("patch %d of %d: %s", i+1, len(r.overlays), p.Subject)
-		q := req(overlayed{o}, kernel.Patched)
+		q := req(kernel.FromDiff(o), kernel.Patched)
 		if i == len(r.overlays)-1 {
 			q.Fetch = fetches(r.plan)
 		}

@@ -435,19 +435,6 @@ func (r *runner) findTree(ctx context.Context) error {
 	return r.rec.Save()
 }
 
-// overlayed adapts a diff overlay to what a workspace is synced to.
-type overlayed struct{ o *diff.Overlay }
-
-func (v overlayed) Paths() []string {
-	var out []string
-	for _, c := range v.o.Changed() {
-		out = append(out, c.Path)
-	}
-	return out
-}
-
-func (v overlayed) ReadFile(p string) ([]byte, os.FileMode, error) { return v.o.ReadFile(p) }
-
 // apply puts the companions, then the series, on the tree.
 func (r *runner) apply(ctx context.Context) error {
 	s := r.begin("apply")

@@ -89,7 +89,7 @@ func (r *runner) shellGuest(ctx context.Context, base bool) (*vm.Guest, error) {
 	if base {
 		role = kernel.Base
 	}
-	req := kernel.Request{Tree: r.tree, Config: r.cfg, Overlay: overlayed{o}, Role: role, W: "1"}
+	req := kernel.Request{Tree: r.tree, Config: r.cfg, Overlay: kernel.FromDiff(o), Role: role, W: "1"}
 	k, err := r.store.Lookup(ctx, req)
 	if err != nil {
 		s := r.begin("build")

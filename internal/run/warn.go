@@ -85,7 +85,7 @@ func (r *runner) newKernelDoc(ctx context.Context, p *patches.Patch, from, to *d
 				have = append(have, f)
 			}
 		}
-		said, err := r.store.CheckKernelDoc(ctx, r.tree, overlayed{o}, have)
+		said, err := r.store.CheckKernelDoc(ctx, r.tree, kernel.FromDiff(o), have)
 		if err != nil {
 			return nil, err
 		}
