@@ -373,8 +373,10 @@ func (m *matrix) all(ctx context.Context, cells []testplans.Cell, save func(*run
 			}
 			cell := &runfolder.Cell{ID: c.ID(), Spec: c, Attempts: []runfolder.Attempt{*a}, Verdict: a.Verdict, Findings: a.Findings}
 			results[c.ID()] = cell
+			// On record, for whoever looks on, but not yet an answer to be
+			// reused: the comparison with the base kernel is still to come.
 			if a.Verdict == checks.Pass {
-				if err := save(cell); err != nil {
+				if err := m.run.SaveCell(cell); err != nil {
 					return err
 				}
 			}
@@ -396,7 +398,11 @@ func (m *matrix) all(ctx context.Context, cells []testplans.Cell, save func(*run
 					return err
 				}
 			}
-			if cell.Verdict == checks.Pass {
+			if b := m.base[c.Device.Name+"/"+c.NFS]; cell.Verdict == checks.Pass && b != nil && b.Verdict != checks.Pass {
+				// It could not be compared, so it is no answer for later.
+				if err := m.run.SaveCell(cell); err != nil {
+					return err
+				}
 				continue
 			}
 		} else {
