@@ -533,6 +533,11 @@ func (p *Report) Paragraph() string {
 		}
 	}
 	if len(patched) == 0 {
+		for _, l := range p.Below {
+			if l.Label == "not run" && len(out) > 0 {
+				say("Not run: %s.", l.Text)
+			}
+		}
 		return strings.Join(out, " ")
 	}
 	f := r.Plan.Fabric
