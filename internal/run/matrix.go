@@ -62,12 +62,6 @@ type session struct {
 // Deadlines for collecting evidence from a guest that hangs.
 const interrogation = 20 * time.Second
 
-// noTimerCheck is a kernel parameter: the boot does not test whether the timer
-// interrupts. That test counts ticks against delay loops, and an emulated guest
-// on a busy host fails it: "IO-APIC + timer doesn't work!", a panic that is no
-// fault of any series. (Under KVM the kernel sets it by itself.)
-const noTimerCheck = "no_timer_check"
-
 // boot starts a guest of k and brings the server up. The returned error is a
 // *cellError when it says something about the kernel or the infrastructure.
 func (m *matrix) boot(ctx context.Context, k *guestKernel) (*session, error) {
@@ -81,7 +75,7 @@ func (m *matrix) boot(ctx context.Context, k *guestKernel) (*session, error) {
 	s := &session{con: con, name: name}
 	cfg := vm.Config{
 		Kernel: k.image, KernelConfig: k.config, Initrds: []string{m.initrd},
-		Append: append([]string{noTimerCheck}, m.plan.Guest.Append...), CPUs: m.plan.Guest.CPUs, MemMiB: int(m.plan.Guest.Memory >> 20),
+		Append: m.plan.Guest.Append, CPUs: m.plan.Guest.CPUs, MemMiB: int(m.plan.Guest.Memory >> 20),
 		Accel: m.accel, StateDir: m.run.Path("console", name), Console: con, Slow: slowness(m.plan, m.hurry),
 	}
 	if argv, err := vm.Cmdline(cfg); err == nil {
