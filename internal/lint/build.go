@@ -17,8 +17,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -231,7 +233,9 @@ func (o BuildOptions) choose(ctx context.Context, src fs.FS) (works []*work, lef
 	var clang *kernel.Toolchain
 	var clangErr error
 	if o.Clang {
-		clang, clangErr = kernel.FindToolchain(ctx, "clang")
+		if clang, clangErr = kernel.FindToolchain(ctx, "clang"); clangErr == nil {
+			clangErr = tooOld(o.Tree, clang.Version)
+		}
 	}
 	sparse := !o.NoSparse && slices.ContainsFunc([]string{"/usr/local/bin", "/usr/bin", "/bin"}, func(d string) bool {
 		fi, err := os.Stat(filepath.Join(d, "sparse")) // where builds look for programs
@@ -289,6 +293,45 @@ func (o BuildOptions) choose(ctx context.Context, src fs.FS) (works []*work, lef
 		}
 	}
 	return works, left, nil
+}
+
+// reLLVM finds the least version of LLVM in scripts/min-tool-version.sh, whose
+// last word in that branch is the one for most architectures.
+var (
+	reLLVM    = regexp.MustCompile(`(?s)\nllvm\)(.*?);;`)
+	reVersion = regexp.MustCompile(`\d+(?:\.\d+)+`)
+)
+
+// tooOld says that the tree does not take this clang: its configuration would
+// fail, and then nothing is compiled.
+func tooOld(t *kernel.Tree, version string) error {
+	b, _, err := t.ReadFile("scripts/min-tool-version.sh")
+	if err != nil {
+		return nil // an old tree: it says so itself if it must
+	}
+	m := reLLVM.FindSubmatch(b)
+	if m == nil {
+		return nil
+	}
+	all := reVersion.FindAllString(string(m[1]), -1)
+	have := reVersion.FindString(version)
+	if len(all) == 0 || have == "" {
+		return nil
+	}
+	least := all[len(all)-1]
+	if slices.Compare(numbers(have), numbers(least)) < 0 {
+		return fmt.Errorf("clang %s is older than this tree takes (%s, scripts/min-tool-version.sh)", have, least)
+	}
+	return nil
+}
+
+// numbers splits a version.
+func numbers(v string) (out []int) {
+	for _, s := range strings.Split(v, ".") {
+		n, _ := strconv.Atoi(s)
+		out = append(out, n)
+	}
+	return out
 }
 
 // keys identifies each state under each variant, and takes what the cache has.
