@@ -6,6 +6,7 @@ package testplans
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -266,7 +267,7 @@ func (p *Plan) Cells() []Cell {
 				continue
 			}
 			for _, v := range p.Axes.NFS {
-				if sel.nfs(v) && (len(d.NFS) == 0 || has(d.NFS, v)) {
+				if sel.nfs(v) && (len(d.NFS) == 0 || slices.Contains(d.NFS, v)) {
 					cells = append(cells, Cell{Kernel: k, Device: d, NFS: v})
 				}
 			}
@@ -275,17 +276,8 @@ func (p *Plan) Cells() []Cell {
 	return cells
 }
 
-func (s Selection) device(n string) bool { return len(s.Device) == 0 || has(s.Device, n) }
-func (s Selection) nfs(n string) bool    { return len(s.NFS) == 0 || has(s.NFS, n) }
-
-func has(l []string, s string) bool {
-	for _, x := range l {
-		if x == s {
-			return true
-		}
-	}
-	return false
-}
+func (s Selection) device(n string) bool { return len(s.Device) == 0 || slices.Contains(s.Device, n) }
+func (s Selection) nfs(n string) bool    { return len(s.NFS) == 0 || slices.Contains(s.NFS, n) }
 
 // WithDebug returns the plan with its debug section applied.
 func (p *Plan) WithDebug() (*Plan, error) {

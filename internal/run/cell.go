@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -248,7 +249,7 @@ func probes(p *testplans.Plan, fetch func(c testplans.Count, path string) (strin
 			if !testplans.RawFetch(path) {
 				got, err := fetch(c, path)
 				if err != nil {
-					if contains(c.Optional, f) && noMember(err) {
+					if slices.Contains(c.Optional, f) && noMember(err) {
 						gone[f] = true
 						absent = append(absent, c.Name+"."+f)
 						continue
@@ -340,7 +341,7 @@ func (b *bench) steps(ctx context.Context, c testplans.Cell, a *runfolder.Attemp
 		return err
 	}
 	a.Mounted = strings.TrimSpace(m.Options + " " + m.Xprt)
-	if !strings.HasPrefix(m.Xprt, f.Proto+" ") || !contains(strings.Split(m.Options, ","), "vers="+c.NFS) {
+	if !strings.HasPrefix(m.Xprt, f.Proto+" ") || !slices.Contains(strings.Split(m.Options, ","), "vers="+c.NFS) {
 		return &cellError{ruleTransport.New(checks.Where{Cell: id}, "asked for NFSv%s over %s, got %q", c.NFS, f.Proto, a.Mounted), checks.Infra, nil}
 	}
 	// Everything below happens in folders of this cell, so that no stale
@@ -516,13 +517,4 @@ func hash(parts ...string) uint64 {
 		h.Write([]byte{0})
 	}
 	return h.Sum64()
-}
-
-func contains(l []string, s string) bool {
-	for _, x := range l {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }

@@ -269,12 +269,12 @@ func narrow(p *testplans.Plan, devices, nfs []string) error {
 		var known []string
 		for _, d := range p.Axes.Device {
 			known = append(known, d.Name)
-			if contains(devices, d.Name) {
+			if slices.Contains(devices, d.Name) {
 				keep = append(keep, d)
 			}
 		}
 		for _, d := range devices {
-			if !contains(known, d) {
+			if !slices.Contains(known, d) {
 				return &testplans.Error{Name: p.Name, Msgs: []string{fmt.Sprintf("  --device %s: the plan has no such device; it has %s", d, strings.Join(known, ", "))}}
 			}
 		}
@@ -282,7 +282,7 @@ func narrow(p *testplans.Plan, devices, nfs []string) error {
 	}
 	if len(nfs) > 0 {
 		for _, n := range nfs {
-			if !contains([]string{"3", "4.0", "4.1", "4.2"}, n) {
+			if !slices.Contains([]string{"3", "4.0", "4.1", "4.2"}, n) {
 				return &testplans.Error{Name: p.Name, Msgs: []string{fmt.Sprintf("  --nfs %s: NFS versions are 3, 4.0, 4.1, 4.2", n)}}
 			}
 		}
@@ -290,7 +290,7 @@ func narrow(p *testplans.Plan, devices, nfs []string) error {
 		var keep []testplans.Device
 		for _, d := range p.Axes.Device {
 			if len(d.NFS) > 0 {
-				if d.NFS = slices.DeleteFunc(slices.Clone(d.NFS), func(n string) bool { return !contains(nfs, n) }); len(d.NFS) == 0 {
+				if d.NFS = slices.DeleteFunc(slices.Clone(d.NFS), func(n string) bool { return !slices.Contains(nfs, n) }); len(d.NFS) == 0 {
 					continue
 				}
 			}
@@ -302,7 +302,7 @@ func narrow(p *testplans.Plan, devices, nfs []string) error {
 		if len(s.Device) > 0 && len(devices) > 0 {
 			var d []string
 			for _, x := range s.Device {
-				if contains(devices, x) {
+				if slices.Contains(devices, x) {
 					d = append(d, x)
 				}
 			}
