@@ -61,10 +61,21 @@ type Run struct {
 	Variants []string         `json:"variants,omitempty"` // configurations that each patch was compiled in
 	NotRun   []string         `json:"not_run,omitempty"`
 
+	JobKey string `json:"job_key,omitempty"` // of all that the answer depends on and that is known before a build
+	Target Target `json:"target,omitzero"`   // the names under which the history keeps it; empty: they follow from the rest
+
 	// Cells are kept in files of their own.
 	Cells []*Cell `json:"-"`
 
 	dir string
+}
+
+// Target names what is tested night after night, whatever its state: the tree,
+// the series and the plan as a nightly configuration calls them.
+type Target struct {
+	Tree   string `json:"tree,omitempty"`
+	Series string `json:"series,omitempty"`
+	Plan   string `json:"plan,omitempty"`
 }
 
 // Series is what was tested.
@@ -179,6 +190,17 @@ type Cell struct {
 	Findings []checks.Finding `json:"findings,omitempty"`
 	Attempts []Attempt        `json:"attempts"`
 	Reused   string           `json:"reused,omitempty"` // run id that this answer comes from
+
+	// Quarantine is set when the cell is known to be flaky: it was run, and its
+	// verdict stands, but the run's verdict does not count it.
+	Quarantine *Quarantine `json:"quarantine,omitempty"`
+}
+
+// Quarantine is the entry of the quarantine file that a cell fell under.
+type Quarantine struct {
+	Owner   string `json:"owner"`
+	Reason  string `json:"reason"`
+	Expires string `json:"expires"` // last day on which it holds, "2027-01-31"
 }
 
 // Attempt is one execution of a cell in a guest.
