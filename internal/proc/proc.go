@@ -2,12 +2,13 @@
 
 // Package proc owns the running of external programs. Every program that
 // patchcheck starts, other than QEMU, goes through Run: its own process group,
-// killed as a whole when the context ends or patchcheck dies, its output kept
-// so that an error can always show it.
+// killed as a whole when the context ends or patchcheck dies (see Guard), its
+// output kept so that an error can always show it.
 package proc
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,15 @@ type Cmd struct {
 	Inherit []*os.File
 	// MaxOutput bounds what Result keeps of each stream, in bytes; 0 means 64 MiB.
 	MaxOutput int
+	// OOMScore is the program's and its children's oom_score_adj (proc(5));
+	// 0 means OOMScore.
+	OOMScore int
 }
+
+// OOMScore makes what patchcheck starts the kernel's choice when the host runs
+// out of memory, before the user's own programs and before patchcheck: a
+// compiler that is killed is noticed and started again.
+const OOMScore = 500
 
 // Result is what a finished program left behind.
 type Result struct {
@@ -128,6 +137,8 @@ func Run(ctx context.Context, c Cmd) (Result, error) {
 	if err := cmd.Start(); err != nil {
 		return Result{Exit: -1}, &Error{Argv: c.Argv, Dir: c.Dir, Exit: -1, Err: err}
 	}
+	setOOMScore(cmd.Process.Pid, cmp.Or(c.OOMScore, OOMScore))
+	release := Guard(cmd.Process.Pid)
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Add(1)
@@ -146,6 +157,9 @@ func Run(ctx context.Context, c Cmd) (Result, error) {
 		// Grandchildren that ignored SIGTERM must not outlive the step.
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}()
+	// The number stays ours until the program has been waited for.
+	awaitExit(cmd.Process.Pid)
+	release()
 	err := cmd.Wait()
 	close(done)
 	wg.Wait()
