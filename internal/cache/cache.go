@@ -6,8 +6,8 @@
 //
 // An entry is written to a temporary name, synced, given a mark with the
 // SHA-256 of every file and renamed into place, so that neither kill -9 nor a
-// power cut leaves half an entry. A temporary folder is held by a lock while
-// its writer lives; Sweep removes those without one.
+// power cut leaves half an entry. A temporary file or folder is held by a lock
+// while its writer lives; Sweep removes those without one.
 package cache
 
 import (
@@ -37,7 +37,17 @@ const tmpPrefix = ".tmp-"
 const markVersion = 1
 
 // Cache is the cache folder.
-type Cache struct{ root string }
+type Cache struct {
+	root string
+
+	// Notice is told what the user should know and nobody else says: an entry
+	// that is damaged, a layout that was renewed. May be nil; set it before use.
+	Notice func(line string)
+	notes  []string // from Open, before there was a Notice
+}
+
+// Notices returns what Open had to say.
+func (c *Cache) Notices() []string { return c.notes }
 
 // DefaultRoot is $PATCHCHECK_CACHE, else $XDG_CACHE_HOME/patchcheck, else
 // ~/.cache/patchcheck.
@@ -73,13 +83,16 @@ func Open(root string) (*Cache, error) {
 		return nil, fmt.Errorf("cache folder %q holds the character %q, which make cannot cope with; set PATCHCHECK_CACHE to another folder", root, root[i])
 	}
 	if err := os.MkdirAll(root, 0o755); err != nil {
-		return nil, fmt.Errorf("cannot make the cache folder: %w; set PATCHCHECK_CACHE to a folder that can be written", err)
+		return nil, explain(fmt.Errorf("cannot make the cache folder: %w; set PATCHCHECK_CACHE to a folder that can be written", err), filepath.Dir(root))
 	}
 	// Builds go by absolute paths, so the one that make sees has to be the real one.
 	if root, err = filepath.EvalSymlinks(root); err != nil {
 		return nil, err
 	}
 	c := &Cache{root: root}
+	if err := c.checkLayout(layoutVersion); err != nil {
+		return nil, err
+	}
 	c.Sweep()
 	return c, nil
 }
@@ -96,6 +109,9 @@ func (c *Cache) Path(elem ...string) string {
 type mark struct {
 	Version int                 `json:"version"`
 	Files   map[string]markFile `json:"files,omitempty"` // nil: the entry is too large to list (Light)
+	// Of a Light entry: number and total size of its files. 0: not recorded.
+	Count int   `json:"count,omitempty"`
+	Bytes int64 `json:"bytes,omitempty"`
 }
 
 type markFile struct {
@@ -107,7 +123,9 @@ type markFile struct {
 type Option int
 
 // Light leaves out the hashes: for entries of very many files, such as a
-// kernel tree, which would take longer to check than to use.
+// kernel tree, which would take longer to check than to use. Number and sizes
+// of its files are checked once after each boot of the host, as a power cut is
+// what loses them.
 const Light Option = 1
 
 // Put makes entry key of section with fill, which gets an empty folder. An
@@ -116,11 +134,11 @@ const Light Option = 1
 func (c *Cache) Put(section, key string, fill func(dir string) error, opts ...Option) (string, error) {
 	dest := c.Path(section, key)
 	if err := os.MkdirAll(c.Path(section), 0o755); err != nil {
-		return "", fmt.Errorf("cannot write to the cache: %w", err)
+		return "", explain(fmt.Errorf("cannot write to the cache: %w", err), c.root)
 	}
-	tmp, held, err := c.tempDir(section, key)
+	tmp, held, err := TempDir(c.Path(section), tmpPrefix+key+"-")
 	if err != nil {
-		return "", err
+		return "", explain(fmt.Errorf("cannot write to the cache: %w", err), c.root)
 	}
 	defer held.Close()
 	defer RemoveAll(tmp)
@@ -128,24 +146,27 @@ func (c *Cache) Put(section, key string, fill func(dir string) error, opts ...Op
 		return "", err
 	}
 	if err := fill(tmp); err != nil {
-		return "", explainFull(err, c.root)
+		return "", explain(err, c.root)
 	}
 	m := mark{Version: markVersion}
 	light := len(opts) > 0 && opts[0] == Light
-	if !light {
-		if m.Files, err = hashAll(tmp); err != nil {
-			return "", err
-		}
+	if light {
+		m.Count, m.Bytes, err = countAll(tmp)
+	} else {
+		m.Files, err = hashAll(tmp)
+	}
+	if err != nil {
+		return "", err
 	}
 	b, err := json.MarshalIndent(m, "", " ")
 	if err != nil {
 		return "", err
 	}
 	if err := os.WriteFile(filepath.Join(tmp, MarkName), b, 0o644); err != nil {
-		return "", explainFull(err, c.root)
+		return "", explain(err, c.root)
 	}
 	if err := syncTree(tmp, light); err != nil {
-		return "", explainFull(err, c.root)
+		return "", explain(err, c.root)
 	}
 	if _, err := c.Lookup(section, key); err == nil {
 		return dest, nil
@@ -160,27 +181,6 @@ func (c *Cache) Put(section, key string, fill func(dir string) error, opts ...Op
 		return "", fmt.Errorf("cannot put %s/%s into the cache: %w", section, key, err)
 	}
 	return dest, syncDir(c.Path(section))
-}
-
-// tempDir makes a locked temporary folder. A sweep by another process may get
-// hold of it before it is locked; then another one is made.
-func (c *Cache) tempDir(section, key string) (string, *Lock, error) {
-	for try := 0; ; try++ {
-		tmp, err := os.MkdirTemp(c.Path(section), tmpPrefix+key+"-")
-		if err != nil {
-			return "", nil, explainFull(fmt.Errorf("cannot write to the cache: %w", err), c.root)
-		}
-		held, err := lockDir(tmp, unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			if _, err = os.Lstat(tmp); err == nil {
-				return tmp, held, nil
-			}
-			held.Close()
-		}
-		if try == 10 {
-			return "", nil, fmt.Errorf("cannot write to the cache: %w", err)
-		}
-	}
 }
 
 // ErrAbsent is returned by Lookup when there is no entry.
@@ -198,8 +198,18 @@ func (e *DamagedError) Error() string {
 
 // Lookup returns the path of an entry after checking it: every listed file
 // must have its size and SHA-256. An absent entry is ErrAbsent, one of another
-// version too, a damaged one a *DamagedError; Put replaces it.
+// version too, a damaged one a *DamagedError, of which Notice is told; Put
+// replaces it.
 func (c *Cache) Lookup(section, key string) (string, error) {
+	dir, err := c.lookup(section, key)
+	var d *DamagedError
+	if errors.As(err, &d) && c.Notice != nil {
+		c.Notice(d.Error() + "; it is made again")
+	}
+	return dir, err
+}
+
+func (c *Cache) lookup(section, key string) (string, error) {
 	dir := c.Path(section, key)
 	b, err := os.ReadFile(filepath.Join(dir, MarkName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -229,7 +239,59 @@ func (c *Cache) Lookup(section, key string) (string, error) {
 			return "", &DamagedError{dir, n + " differs from what was written"}
 		}
 	}
+	if m.Count > 0 {
+		if err := c.checkLight(dir, m); err != nil {
+			return "", err
+		}
+	}
 	return dir, nil
+}
+
+// checkedName holds the id of the host's boot in which a Light entry was
+// checked last.
+const checkedName = ".checked"
+
+func (c *Cache) checkLight(dir string, m mark) error {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err == nil {
+		if b, err := os.ReadFile(filepath.Join(dir, checkedName)); err == nil && string(b) == string(boot) {
+			return nil
+		}
+	}
+	n, size, err := countAll(dir)
+	switch {
+	case err != nil:
+		return &DamagedError{dir, err.Error()}
+	case n != m.Count || size != m.Bytes:
+		return &DamagedError{dir, fmt.Sprintf("%d files of %d bytes are there, %d of %d were written", n, size, m.Count, m.Bytes)}
+	}
+	if boot != nil {
+		// Where it cannot be kept, the next use checks again.
+		_ = WriteFile(filepath.Join(dir, checkedName), boot, 0o644)
+	}
+	return nil
+}
+
+// countAll counts what is in an entry but for our own files at its top.
+func countAll(dir string) (n int, size int64, err error) {
+	err = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if filepath.Dir(p) == dir && (d.Name() == MarkName || d.Name() == checkedName || strings.HasPrefix(d.Name(), newPrefix)) {
+			return nil
+		}
+		n++
+		if d.Type().IsRegular() {
+			fi, err := d.Info()
+			if err != nil {
+				return err
+			}
+			size += fi.Size()
+		}
+		return nil
+	})
+	return n, size, err
 }
 
 // Remove deletes an entry unless it is in use.
@@ -244,10 +306,11 @@ func (c *Cache) Remove(section, key string) error {
 	}
 	defer l.Close()
 	// Renamed first, so that a removal that is interrupted leaves no half entry.
-	gone, err := os.MkdirTemp(c.Path(section), tmpPrefix+"gone-")
+	gone, held, err := TempDir(c.Path(section), tmpPrefix+"gone-")
 	if err != nil {
-		return err
+		return explain(err, c.root)
 	}
+	defer held.Close()
 	if err := os.Rename(dir, filepath.Join(gone, "x")); err != nil {
 		os.Remove(gone)
 		return err
@@ -322,46 +385,9 @@ func (c *Cache) Usage() ([]Usage, error) {
 	return all, nil
 }
 
-// Sweep removes what killed runs left: temporary folders that no living
-// process holds.
-func (c *Cache) Sweep() {
-	left, _ := filepath.Glob(c.Path("*", tmpPrefix+"*"))
-	for _, p := range left {
-		l, err := lockDir(p, unix.LOCK_EX|unix.LOCK_NB)
-		if err != nil {
-			continue
-		}
-		RemoveAll(p)
-		l.Close()
-	}
-}
-
 // Touch records the use of an entry for Usage. Failures do not matter.
 func (c *Cache) Touch(section, key string) {
 	unix.UtimesNanoAt(unix.AT_FDCWD, c.Path(section, key, MarkName), []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}, 0)
-}
-
-// WriteFile replaces path by data: temporary name, sync, rename.
-func WriteFile(path string, data []byte, mode fs.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	return err
 }
 
 // RemoveAll is os.RemoveAll that also deletes folders without write
@@ -378,25 +404,6 @@ func RemoveAll(dir string) error {
 		return nil
 	})
 	return os.RemoveAll(dir)
-}
-
-// FullError is a full disk, or a quota used up.
-type FullError struct {
-	Path string
-	Err  error
-}
-
-func (e *FullError) Error() string {
-	return fmt.Sprintf("no space left for the cache in %s (%s); free some, or run `patchcheck gc`, or set PATCHCHECK_CACHE to a folder elsewhere", e.Path, Free(e.Path))
-}
-
-func (e *FullError) Unwrap() error { return e.Err }
-
-func explainFull(err error, path string) error {
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return &FullError{path, err}
-	}
-	return err
 }
 
 // Free tells how much room is left where path is: "12.3 GiB free".

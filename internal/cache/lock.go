@@ -41,14 +41,24 @@ func (c *Cache) Lock(ctx context.Context, name string, waiting func(holder strin
 
 // TryLock is Lock without the wait: ErrBusy when another process holds it.
 func (c *Cache) TryLock(name string) (*Lock, error) {
-	f, err := openLock(c.Path("locks", strings.ReplaceAll(name, "/", "_")+".lock"))
+	return TryLockFile(c.Path("locks", strings.ReplaceAll(name, "/", "_")+".lock"))
+}
+
+// TryLockFile is LockFile without the wait: an error that matches ErrBusy, and
+// names the holder, when another process holds it.
+func TryLockFile(path string) (*Lock, error) {
+	f, err := openLock(path)
 	if err != nil {
 		return nil, err
 	}
 	if err := flock(f, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		b := make([]byte, 64)
+		n, _ := f.ReadAt(b, 0)
 		f.Close()
-		return nil, err
+		return nil, fmt.Errorf("%w: %s", err, holder(string(b[:n])))
 	}
+	f.Truncate(0)
+	f.WriteAt(fmt.Appendf(nil, "%d %d\n", os.Getpid(), time.Now().Unix()), 0)
 	return &Lock{f}, nil
 }
 
@@ -67,7 +77,7 @@ func LockFile(ctx context.Context, path string, waiting func(holder string)) (*L
 		err := flock(f, unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			f.Truncate(0)
-			f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+			f.WriteAt(fmt.Appendf(nil, "%d %d\n", os.Getpid(), time.Now().Unix()), 0)
 			return &Lock{f}, nil
 		}
 		if !errors.Is(err, ErrBusy) {
@@ -76,13 +86,9 @@ func LockFile(ctx context.Context, path string, waiting func(holder string)) (*L
 		}
 		if !told && waiting != nil {
 			told = true
-			b := make([]byte, 32)
+			b := make([]byte, 64)
 			n, _ := f.ReadAt(b, 0)
-			holder := "another patchcheck"
-			if pid := strings.TrimSpace(string(b[:n])); pid != "" {
-				holder = "patchcheck with process id " + pid
-			}
-			waiting(holder)
+			waiting(holder(string(b[:n])))
 		}
 		select {
 		case <-ctx.Done():
@@ -93,13 +99,33 @@ func LockFile(ctx context.Context, path string, waiting func(holder string)) (*L
 	}
 }
 
+// holder words what a lock file says: process id and Unix time of the taking.
+func holder(s string) string {
+	f := strings.Fields(s)
+	if len(f) == 0 {
+		return "another patchcheck"
+	}
+	out := "patchcheck with process id " + f[0]
+	if len(f) > 1 {
+		if sec, err := strconv.ParseInt(f[1], 10, 64); err == nil {
+			since := time.Unix(sec, 0)
+			layout := "15:04:05"
+			if time.Since(since).Abs() > 12*time.Hour {
+				layout = "2006-01-02 15:04"
+			}
+			out += " (since " + since.Format(layout) + ")"
+		}
+	}
+	return out
+}
+
 func openLock(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("cannot lock: %w", err)
+		return nil, explain(fmt.Errorf("cannot lock: %w", err), filepath.Dir(path))
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("cannot lock: %w", err)
+		return nil, explain(fmt.Errorf("cannot lock: %w", err), filepath.Dir(path))
 	}
 	return f, nil
 }
