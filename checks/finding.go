@@ -90,3 +90,16 @@ const (
 	Unstable  Verdict = "UNSTABLE"   // repeats differ
 	Skip      Verdict = "SKIP"       // not run, with a reason
 )
+
+// Gates reports whether the finding alone keeps a run from passing: an error,
+// or a warning that the series brings into a build that had none of it.
+func (f Finding) Gates() bool {
+	if f.Severity == Warning {
+		for _, family := range []string{"warning.", "kerneldoc.", "variant."} {
+			if strings.HasPrefix(f.ID, family) {
+				return true
+			}
+		}
+	}
+	return f.Severity == Error
+}

@@ -190,8 +190,7 @@ func (r *runner) verdict() {
 			// A tool that broke says nothing about the series.
 			v = worst(v, checks.Infra)
 			why = append(why, f.Message)
-		case f.Severity == checks.Error,
-			f.Severity == checks.Warning && (strings.HasPrefix(f.ID, "warning.") || strings.HasPrefix(f.ID, "kerneldoc.") || strings.HasPrefix(f.ID, "variant.")):
+		case f.Gates():
 			bad++
 		}
 	}
