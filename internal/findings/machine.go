@@ -7,12 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/url"
-	"path"
 	"slices"
 	"strings"
 
 	"patchcheck/checks"
+	"patchcheck/internal/sarif"
 	"patchcheck/patches/mail"
 )
 
@@ -57,78 +56,26 @@ func (r *Report) json(w io.Writer) error {
 
 // sarif writes SARIF 2.1.0 (OASIS), which code forges read.
 func (r *Report) sarif(w io.Writer) error {
-	type text struct {
-		Text string `json:"text"`
-	}
-	type rule struct {
-		ID    string `json:"id"`
-		Short text   `json:"shortDescription"`
-		Help  text   `json:"help"`
-		Conf  struct {
-			Level string `json:"level"`
-		} `json:"defaultConfiguration"`
-	}
-	type region struct {
-		StartLine int `json:"startLine,omitempty"`
-	}
-	type physical struct {
-		Artifact struct {
-			URI string `json:"uri"`
-		} `json:"artifactLocation"`
-		Region *region `json:"region,omitempty"`
-	}
-	type location struct {
-		Physical *physical `json:"physicalLocation,omitempty"`
-		Message  *text     `json:"message,omitempty"`
-	}
-	type result struct {
-		RuleID    string            `json:"ruleId"`
-		RuleIndex int               `json:"ruleIndex"`
-		Level     string            `json:"level"`
-		Message   text              `json:"message"`
-		Locations []location        `json:"locations,omitempty"`
-		Suppress  []map[string]any  `json:"suppressions,omitempty"`
-		Props     map[string]string `json:"properties,omitempty"`
-	}
-	var rules []rule
-	index := map[string]int{}
-	results := []result{}
+	rules := &sarif.Rules{List: []sarif.Rule{}}
+	results := []sarif.Result{}
 	add := func(f checks.Finding, silenced bool) {
-		i, ok := index[f.ID]
-		if !ok {
-			i = len(rules)
-			index[f.ID] = i
-			ru := rule{ID: f.ID, Short: text{f.ID}, Help: text{f.Fix}}
-			ru.Conf.Level = string(f.Severity)
-			if r.Rule != nil {
-				if k, ok := r.Rule(f.ID); ok {
-					ru.Short, ru.Help, ru.Conf.Level = text{k.Title}, text{k.Fix + " (" + k.Source + ")"}, string(k.Severity)
-				}
-			}
-			rules = append(rules, ru)
-		}
-		res := result{RuleID: f.ID, RuleIndex: i, Level: string(f.Severity), Message: text{mail.Printable(f.Message)}}
+		res := sarif.Result{RuleID: f.ID, RuleIndex: rules.Add(f, r.Rule), Level: string(f.Severity), Message: sarif.Text{Text: mail.Printable(f.Message)}}
 		uri, line := f.Where.File, f.Where.Line
 		if uri == "" {
 			uri, line = r.source(f.Where.Patch), 0
 		}
 		if uri != "-" {
-			ph := &physical{}
-			u := url.URL{Path: path.Clean(uri)}
-			if strings.HasPrefix(uri, "/") {
-				u.Scheme = "file"
-			}
-			ph.Artifact.URI = u.String()
+			ph := &sarif.Physical{Artifact: sarif.Artifact{URI: sarif.URI(uri)}}
 			if line > 0 {
-				ph.Region = &region{line}
+				ph.Region = &sarif.Region{StartLine: line}
 			}
-			res.Locations = []location{{Physical: ph}}
+			res.Locations = []sarif.Location{{Physical: ph}}
 		}
 		if pa := r.patch(f.Where.Patch); pa != nil {
 			res.Props = map[string]string{"patch": fmt.Sprintf("%d/%d %s", pa.Index, pa.Total, pa.Subject)}
 		}
 		if silenced {
-			res.Suppress = []map[string]any{{"kind": "external"}}
+			res.Suppress = []sarif.Suppression{{Kind: "external"}}
 		}
 		results = append(results, res)
 	}
@@ -138,14 +85,11 @@ func (r *Report) sarif(w io.Writer) error {
 	for _, f := range r.Silenced {
 		add(f, true)
 	}
-	if rules == nil {
-		rules = []rule{}
-	}
 	return encode(w, map[string]any{
-		"$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-		"version": "2.1.0",
+		"$schema": sarif.Schema,
+		"version": sarif.Version,
 		"runs": []any{map[string]any{
-			"tool":    map[string]any{"driver": map[string]any{"name": "patchcheck", "version": r.Tool, "rules": rules}},
+			"tool":    map[string]any{"driver": map[string]any{"name": "patchcheck", "version": r.Tool, "rules": rules.List}},
 			"results": results,
 		}},
 	})
