@@ -82,7 +82,7 @@ func (g *Guest) Call(ctx context.Context, verb string, req, resp any, onLog func
 // endedEarly is the error for a deadline or an interruption.
 func (g *Guest) endedEarly(ctx context.Context, verb string, start time.Time) error {
 	// A panic that is just being printed is the better answer.
-	if g.con.state().panic != "" && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if g.con.state().panic != "" && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		g.gone(g.limits.Death + time.Second)
 	}
 	if d := g.Death(); d != nil {

@@ -33,9 +33,11 @@ type Guest struct {
 	sock   string   // folder of sockets and initramfs
 	held   *os.File // lock on it
 	start  time.Time
-	qemu   *process
-	con    *console
-	repro  string
+	// stolenAtStart is what the host had lost to its own hypervisor by then.
+	stolenAtStart time.Duration
+	qemu          *process
+	con           *console
+	repro         string
 
 	conIn *os.File // to the serial console
 	conns map[string]net.Conn
@@ -134,7 +136,7 @@ func Boot(ctx context.Context, cfg Config) (_ *Guest, err error) {
 		return nil, &InfraError{What: "cannot make the console's pipe", Err: err}
 	}
 	g.conIn = conIn
-	g.start = time.Now()
+	g.start, g.stolenAtStart = time.Now(), stolen("/proc")
 	g.qemu, err = startQEMU(argv, filepath.Join(g.dir, "qemu.log"), qemuIn, qemuOut)
 	// Ends when QEMU's end of the pipe is closed, also if it never started.
 	go g.con.follow(conOut, logFile)
@@ -328,21 +330,37 @@ func (g *Guest) awaitReady(ctx context.Context) error {
 		}
 		st := g.con.state()
 		up := time.Since(g.start)
+		hold := g.Hold()
+		stretch := Stretch(up, hold.Waited)
+		stretched := func(d time.Duration) time.Duration { return time.Duration(float64(d) * stretch) }
+		boot, first, silence := stretched(g.limits.Boot), stretched(g.limits.FirstByte), stretched(g.limits.Silence)
+		late := up >= boot || st.total == 0 && up >= first || st.total > 0 && st.quiet >= silence
 		var left time.Duration
 		switch {
-		case up >= g.limits.Boot:
-			return g.stuck(ctx, BootStuck, fmt.Sprintf("it was not ready within %.0f s", g.limits.Boot.Seconds()))
-		case st.total == 0 && up >= g.limits.FirstByte:
-			return g.stuck(ctx, BootSilent, fmt.Sprintf("not a byte on the console within %.0f s", g.limits.FirstByte.Seconds()))
-		case st.total > 0 && st.quiet >= g.limits.Silence:
-			return g.stuck(ctx, BootStuck, fmt.Sprintf("the console went silent for %.0f s before PID 1 was ready", g.limits.Silence.Seconds()))
+		case late && (hold.Frozen || Starved(stretch)):
+			return g.kept(hold, up)
+		case up >= boot:
+			return g.stuck(ctx, BootStuck, fmt.Sprintf("it was not ready within %.0f s", boot.Seconds()))
+		case st.total == 0 && up >= first:
+			return g.stuck(ctx, BootSilent, fmt.Sprintf("not a byte on the console within %.0f s", first.Seconds()))
+		case st.total > 0 && st.quiet >= silence:
+			return g.stuck(ctx, BootStuck, fmt.Sprintf("the console went silent for %.0f s before PID 1 was ready", silence.Seconds()))
 		case st.total == 0:
-			left = g.limits.FirstByte - up
+			left = first - up
 		default:
-			left = g.limits.Silence - st.quiet
+			left = silence - st.quiet
 		}
-		timer.Reset(max(min(left, g.limits.Boot-up), time.Millisecond))
+		timer.Reset(max(min(left, boot-up), time.Millisecond))
 	}
+}
+
+// kept is the error for a guest that the host did not let run.
+func (g *Guest) kept(h Hold, after time.Duration) error {
+	what := fmt.Sprintf("the host gave the guest's CPUs no time for %.0f of %.0f s: it is overloaded; end other work, or run fewer guests at once", h.Waited.Seconds(), after.Seconds())
+	if h.Frozen {
+		what = "QEMU was stopped by a signal (kill -CONT goes on)"
+	}
+	return &InfraError{What: what, Evidence: g.evidence(20)}
 }
 
 // stuck makes the error for a guest that is there but does not get on, after

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"patchcheck/checks"
@@ -139,24 +138,9 @@ func (b *bench) call(ctx context.Context, a *runfolder.Attempt, cell, name, verb
 		}
 	}
 	start := time.Now()
-	sctx, cancel := context.WithTimeout(ctx, b.scale(limit))
-	defer cancel()
-	var gaveUp atomic.Bool
-	go func() {
-		select {
-		case <-b.crash: // never, if nil
-		case <-sctx.Done():
-			return
-		}
-		t := time.NewTimer(b.scale(afterCrash))
-		defer t.Stop()
-		select {
-		case <-t.C:
-			gaveUp.Store(true)
-			cancel()
-		case <-sctx.Done():
-		}
-	}()
+	sctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go b.expire(sctx, cancel, b.scale(limit))
 	var raw json.RawMessage
 	err := b.g.Call(sctx, verb, req, &raw, nil)
 	st := runfolder.CellStep{Name: name, Elapsed: time.Since(start), Result: raw}
@@ -178,10 +162,69 @@ func (b *bench) call(ctx context.Context, a *runfolder.Attempt, cell, name, verb
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if gaveUp.Load() {
+	var he *heldError
+	switch cause := context.Cause(sctx); {
+	case errors.As(cause, &he):
+		return &cellError{ruleInfra.New(checks.Where{Cell: cell}, "%s did not finish within %v, %v", name, time.Since(start).Round(time.Second), he), checks.Infra, err}
+	case errors.Is(cause, errCrashed):
 		return &cellError{ruleDied.New(checks.Where{Cell: cell}, "%s was given up, because the kernel had crashed", name), checks.Fail, err}
 	}
 	return b.fail(cell, name, err)
+}
+
+// errCrashed ends a step because the console showed a crash.
+var errCrashed = errors.New("the kernel had crashed")
+
+// heldError ends a step because the host did not let the guest run.
+type heldError struct{ hold vm.Hold }
+
+func (e *heldError) Error() string {
+	if e.hold.Frozen {
+		return "because QEMU was stopped by a signal"
+	}
+	return fmt.Sprintf("because the host is overloaded: the guest waited %v of it for a CPU", e.hold.Waited.Round(time.Second))
+}
+
+// holder is a guest that knows what the host kept from it.
+type holder interface{ Hold() vm.Hold }
+
+// expire ends a step that takes longer than limit, not counting what the host
+// kept from the guest, or that the kernel crashed under.
+func (b *bench) expire(ctx context.Context, end context.CancelCauseFunc, limit time.Duration) {
+	hold := func() (h vm.Hold) {
+		if g, ok := b.g.(holder); ok {
+			h = g.Hold()
+		}
+		return h
+	}
+	start, before := time.Now(), hold()
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	crash := b.crash // nil without a console
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-crash:
+			crash = nil
+			late := time.AfterFunc(b.scale(afterCrash), func() { end(errCrashed) })
+			defer late.Stop()
+		case <-t.C:
+			h, wall := hold(), time.Since(start)
+			h.Waited -= before.Waited
+			stretch := vm.Stretch(wall, h.Waited)
+			switch left := time.Duration(float64(limit)*stretch) - wall; {
+			case h.Frozen, vm.Starved(stretch) && left <= 0:
+				end(&heldError{h})
+				return
+			case left <= 0:
+				end(context.DeadlineExceeded)
+				return
+			default:
+				t.Reset(max(left, 10*time.Millisecond))
+			}
+		}
+	}
 }
 
 // fail turns a step's error into a finding and a first verdict. Attribution
