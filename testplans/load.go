@@ -303,6 +303,28 @@ func (v *validator) counts(p *Plan, facts map[string]any) {
 			}
 		}
 	}
+	if q := p.Predict; q != nil {
+		const at = "$.predict"
+		for _, n := range []string{q.Value, q.Limit} {
+			if _, ok := vals[n].(int); !ok {
+				v.bad(at, "predict names %q, which is no value of the plan", n)
+			}
+		}
+		env, ok := keys[q.Count]
+		if !ok {
+			v.bad(at, "predict takes sizes from %q, which is no count", q.Count)
+		} else if _, ok := env[q.Size]; !ok {
+			v.bad(at, "predict wants the size %q, which is no key of %s", q.Size, q.Count)
+		}
+		if q.Where != "" && ok {
+			if _, err := expr.Compile(q.Where, expr.Env(env), expr.AsBool()); err != nil {
+				v.bad(at+".where", "%v", err)
+			}
+		}
+		if q.UpTo < 1 || q.UpTo > 1<<20 {
+			v.bad(at, "up_to must be 1 to 1048576 bytes")
+		}
+	}
 	for i, c := range p.Table.Columns {
 		_, val := vals[c.Value]
 		label := false

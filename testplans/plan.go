@@ -32,6 +32,7 @@ type Plan struct {
 	Memory    Memory               `yaml:"memory" json:"memory"`
 	NotTested []string             `yaml:"not_tested" json:"not_tested,omitempty"`
 	Table     Table                `yaml:"table" json:"table"`
+	Predict   *Predict             `yaml:"predict" json:"predict,omitempty"`
 	Debug     *Debug               `yaml:"debug" json:"debug,omitempty"`
 
 	// Slow multiplies the deadlines of guest steps; 1 unless Debug was applied.
@@ -179,6 +180,21 @@ type Column struct {
 	Value string `yaml:"value" json:"value"`
 	Unit  string `yaml:"unit" json:"unit,omitempty"`
 	Sum   bool   `yaml:"sum" json:"sum,omitempty"` // add over NFS versions instead of requiring equality
+}
+
+// Predict says how one value follows from the sizes of events and a limit, so
+// that a report can tell the value at every other limit, and check it against
+// what each cell measured.
+type Predict struct {
+	Value string `yaml:"value" json:"value"` // the value: how many events are of the kind ("inline")
+	Count string `yaml:"count" json:"count"` // the count whose rows have sizes
+	Size  string `yaml:"size" json:"size"`   // key of the count: what is compared with the limit, in bytes
+	Limit string `yaml:"limit" json:"limit"` // the value that is a cell's limit ("granted")
+	// Where tells, from a row's keys, the events that are of the kind as soon
+	// as the limit allows their size. Without it that is known only from cells
+	// in which they were of the kind, so only up to the largest limit measured.
+	Where string `yaml:"where" json:"where,omitempty"`
+	UpTo  int64  `yaml:"up_to" json:"up_to"` // largest limit to tell it for
 }
 
 // Debug replaces parts of the plan for a debug kernel, which is slower.
