@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -109,9 +110,7 @@ func (in *input) gitRange(ctx context.Context, rev string, opts LoadOptions) err
 		return &InputError{Source: rev, Reason: fmt.Sprintf("gives more than %d MiB of patches", opts.MaxBytes>>20), Hint: "give a shorter range"}
 	}
 	before := len(in.items)
-	for _, raw := range mail.Split(out) {
-		in.add(rev, mail.Parse(raw, mail.Options{NoScissors: true}))
-	}
+	in.commits(rev, out)
 	if len(in.items) == before {
 		return &InputError{Source: rev, Reason: "holds no commits that change files"}
 	}
@@ -128,5 +127,15 @@ func (in *input) gitRange(ctx context.Context, rev string, opts LoadOptions) err
 	} else if merges > 0 && !reLast.MatchString(rev) && strings.Contains(rev, "..") {
 		in.problems = append(in.problems, Problem{ID: "series.merge-left-out", Message: fmt.Sprintf("%s holds %d merge commits, which git format-patch leaves out", rev, merges)})
 	}
+	if in.keep != nil {
+		in.keep(Kept{Source: rev, Git: true, Base: in.base, Problems: slices.Clone(in.problems), Data: out})
+	}
 	return nil
+}
+
+// commits reads what git format-patch wrote.
+func (in *input) commits(rev string, data []byte) {
+	for _, raw := range mail.Split(data) {
+		in.add(rev, mail.Parse(raw, mail.Options{NoScissors: true}))
+	}
 }

@@ -30,6 +30,8 @@ type LoadOptions struct {
 	MaxBytes int64
 	// NoScissors keeps the text above scissors lines.
 	NoScissors bool
+	// Keep is given every source as it was read, for Reload. May be nil.
+	Keep func(Kept)
 }
 
 const defaultMaxBytes = 64 << 20
@@ -52,6 +54,11 @@ func LoadAll(ctx context.Context, sources []string, opts LoadOptions) ([]*Series
 	if err != nil {
 		return nil, err
 	}
+	return seriesOf(in, sources, opts)
+}
+
+// seriesOf makes series of what was read.
+func seriesOf(in *input, sources []string, opts LoadOptions) ([]*Series, error) {
 	th := newThreads(in)
 	all := th.series(opts)
 	if len(all) == 0 {

@@ -34,6 +34,7 @@ type input struct {
 	items    []*item
 	base     string // parent of the first commit of a git range
 	problems []Problem
+	keep     func(Kept)
 }
 
 func (in *input) add(source string, ms ...*mail.Message) {
@@ -52,7 +53,7 @@ func readSources(ctx context.Context, sources []string, opts LoadOptions) (*inpu
 	if opts.MaxBytes == 0 {
 		opts.MaxBytes = defaultMaxBytes
 	}
-	in := &input{}
+	in := &input{keep: opts.Keep}
 	stdin := false
 	for _, src := range sources {
 		if err := ctx.Err(); err != nil {
@@ -195,6 +196,9 @@ func (in *input) bytes(source string, data []byte, opts LoadOptions) error {
 			hint = "download the mail itself: the raw or mbox.gz link of the archive"
 		}
 		return &InputError{Source: source, Reason: reason, Hint: hint}
+	}
+	if in.keep != nil {
+		in.keep(Kept{Source: source, Data: data})
 	}
 	return nil
 }
