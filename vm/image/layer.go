@@ -139,9 +139,11 @@ func (r recipe) collect(ctx context.Context, c *cache.Cache, opt Options, below 
 		return nil, nil, err
 	}
 	opt.Progress("finding the packages of the guest image (" + r.Name + ")")
-	all, err := root.Resolve(ctx, true, r.Packages...)
-	if err != nil {
-		return nil, nil, err
+	var all []debian.Package
+	if len(r.Packages) > 0 {
+		if all, err = root.Resolve(ctx, true, r.Packages...); err != nil {
+			return nil, nil, err
+		}
 	}
 	var want []string
 	for _, p := range all {
@@ -149,9 +151,11 @@ func (r recipe) collect(ctx context.Context, c *cache.Cache, opt Options, below 
 			want = append(want, p.Name+"="+p.Version)
 		}
 	}
-	pkgs, err := root.Download(ctx, false, want...)
-	if err != nil {
-		return nil, nil, err
+	var pkgs []debian.Package
+	if len(want) > 0 {
+		if pkgs, err = root.Download(ctx, false, want...); err != nil {
+			return nil, nil, err
+		}
 	}
 	// Below the cache: the host's /tmp may be small or mounted noexec, and
 	// busybox is run once.
@@ -201,6 +205,18 @@ func (r recipe) collect(ctx context.Context, c *cache.Cache, opt Options, below 
 		pick.tree.Link(name, target)
 	}
 	var used []Package
+	if r.Compile != nil {
+		program, origin, err := r.Compile.program(ctx, root, opt, filepath.Join(tmp, ".compile"))
+		if err != nil {
+			return nil, nil, err
+		}
+		data, err := os.ReadFile(program)
+		if err != nil {
+			return nil, nil, err
+		}
+		pick.tree.File(r.Compile.As, 0o755, data)
+		used = append(used, origin)
+	}
 	for _, p := range pkgs {
 		if pick.used[p.Name] {
 			used = append(used, Package{p.Name, p.Version})
