@@ -72,6 +72,13 @@ type Finding struct {
 	Message  string   `json:"message"`            // one sentence, specific to this input
 	Evidence []string `json:"evidence,omitempty"` // verbatim lines that prove it
 	Fix      string   `json:"fix,omitempty"`      // overrides the rule's Fix
+	Source   *Source  `json:"source,omitempty"`   // the lines around Where.Line, where they were at hand
+}
+
+// Source is a piece of a file as it was checked.
+type Source struct {
+	From  int      `json:"from"` // number of the first line, from 1
+	Lines []string `json:"lines"`
 }
 
 // New makes a finding of rule r.

@@ -118,6 +118,7 @@ func (r *runner) build(ctx context.Context) (map[string]*guestKernel, error) {
 		before = o
 		for _, f := range res {
 			f.Where.Patch = p.Index
+			f.Source = sourceAround(o, f.Where)
 			r.rec.Findings = append(r.rec.Findings, f)
 			if f.Severity != checks.Note {
 				b.New++
