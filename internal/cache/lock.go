@@ -62,6 +62,16 @@ func TryLockFile(path string) (*Lock, error) {
 	return &Lock{f}, nil
 }
 
+// Held says whether a process holds the lock on the file path.
+func Held(path string) bool {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(flock(f, unix.LOCK_SH|unix.LOCK_NB), ErrBusy)
+}
+
 // LockFile takes a lock on the file path, which is made if absent.
 func LockFile(ctx context.Context, path string, waiting func(holder string)) (*Lock, error) {
 	f, err := openLock(path)

@@ -7,7 +7,11 @@
 // Files: run.json (Run without cells), cells/KERNEL.DEVICE.vNFS.json (one per
 // cell), console/NAME/console.log (each guest's console, byte for byte), logs/ (make
 // and tool output), commands.sh (external commands, pasteable), series/ (the
-// patches as understood), report.txt.
+// patches as understood), report.txt; inputs.json, series/input.N and steps/
+// (what was asked, as it was read, and what finished steps found: enough to go
+// on with the run), lock (held while a process works on the run).
+//
+// Files are replaced as a whole; only console logs and commands.sh grow.
 package runfolder
 
 import (
@@ -17,11 +21,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"time"
 
 	"patchcheck/checks"
+	"patchcheck/internal/cache"
 	"patchcheck/internal/guestproto"
 	"patchcheck/testplans"
 )
@@ -58,6 +65,9 @@ type Run struct {
 	Verdict  checks.Verdict   `json:"verdict"`
 	Reason   string           `json:"reason,omitempty"`   // of a verdict that is not PASS
 	Repeat   int              `json:"repeat,omitempty"`   // clean passes asked per cell
+	Passes   int              `json:"passes,omitempty"`   // clean passes of the matrix that are done
+	Resumed  []Resumption     `json:"resumed,omitempty"`  // when a process other than the first went on with it
+	Notes    []string         `json:"notes,omitempty"`    // what happened to us on the way: a damaged cache entry, a compiler killed
 	Variants []string         `json:"variants,omitempty"` // configurations that each patch was compiled in
 	NotRun   []string         `json:"not_run,omitempty"`
 
@@ -67,7 +77,16 @@ type Run struct {
 	// Cells are kept in files of their own.
 	Cells []*Cell `json:"-"`
 
-	dir string
+	dir  string
+	lock *cache.Lock
+}
+
+// Resumption is one continuation of a run that was killed or interrupted.
+type Resumption struct {
+	At     time.Time `json:"at"`
+	Tool   string    `json:"tool"`             // patchcheck's version
+	Notes  []string  `json:"notes,omitempty"`  // what had changed meanwhile, and what that meant
+	Reused int       `json:"reused,omitempty"` // cells taken over
 }
 
 // Target names what is tested night after night, whatever its state: the tree,
@@ -277,12 +296,16 @@ func Create(parent string, now time.Time, name string) (*Run, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot make the run folder: %w", err)
 		}
-		for _, sub := range []string{"cells", "console", "logs", "series"} {
+		for _, sub := range []string{"cells", "console", "logs", "series", "steps"} {
 			if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
 				return nil, fmt.Errorf("cannot make the run folder: %w", err)
 			}
 		}
-		return &Run{Schema: Schema, ID: id, Started: now, Kernels: map[string]Kernel{}, Tools: map[string]string{}, dir: dir}, nil
+		lock, err := cache.TryLockFile(filepath.Join(dir, lockName))
+		if err != nil {
+			return nil, fmt.Errorf("cannot make the run folder: %w", err)
+		}
+		return &Run{Schema: Schema, ID: id, Started: now, Kernels: map[string]Kernel{}, Tools: map[string]string{}, dir: dir, lock: lock}, nil
 	}
 	return nil, fmt.Errorf("cannot find a free run folder name like %s in %s", base, parent)
 }
@@ -332,8 +355,102 @@ func (r *Run) SaveCell(c *Cell) error {
 	if !known {
 		r.Cells = append(r.Cells, c)
 	}
-	return writeJSON(r.Path("cells", strings.ReplaceAll(c.ID, "/", "."))+".json", c)
+	return writeJSON(r.cellPath(c.ID), c)
 }
+
+func (r *Run) cellPath(id string) string {
+	return r.Path("cells", strings.ReplaceAll(id, "/", ".")) + ".json"
+}
+
+// DropCell removes a cell's file, if it has one, and takes it out of Cells.
+func (r *Run) DropCell(id string) error {
+	r.Cells = slices.DeleteFunc(r.Cells, func(c *Cell) bool { return c.ID == id })
+	if err := os.Remove(r.cellPath(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot write the run folder: %w", err)
+	}
+	return nil
+}
+
+// WriteFile replaces a file of the run folder as a whole.
+func (r *Run) WriteFile(data []byte, elem ...string) error {
+	return write(r.Path(elem...), data)
+}
+
+// WriteJSON replaces a JSON file of the run folder as a whole.
+func (r *Run) WriteJSON(v any, elem ...string) error { return writeJSON(r.Path(elem...), v) }
+
+// lockName is held by the process that works on the run; the kernel drops the
+// lock when it dies.
+const lockName = "lock"
+
+// Resume opens a run folder to go on with it. An error that matches
+// cache.ErrBusy says that another process still does.
+func Resume(dir string) (*Run, error) {
+	r, err := Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if r.lock, err = cache.TryLockFile(r.Path(lockName)); err != nil {
+		return nil, fmt.Errorf("run %s: %w", r.ID, err)
+	}
+	if r.Kernels == nil {
+		r.Kernels = map[string]Kernel{}
+	}
+	if r.Tools == nil {
+		r.Tools = map[string]string{}
+	}
+	// Folders that came later than the run.
+	if err := os.MkdirAll(r.Path("steps"), 0o755); err != nil {
+		return nil, fmt.Errorf("cannot write the run folder: %w", err)
+	}
+	return r, nil
+}
+
+// Close gives the run up to other processes.
+func (r *Run) Close() error {
+	if r == nil {
+		return nil
+	}
+	return r.lock.Close()
+}
+
+// Working says that a process works on the run folder.
+func Working(dir string) bool { return cache.Held(filepath.Join(dir, lockName)) }
+
+// Finished says that the run has a verdict.
+func (r *Run) Finished() bool { return r.Verdict != "" }
+
+// Sweep removes run folders that were begun and never got as far as a record,
+// and half-written files in others. Folders that a process works on are left
+// alone.
+func Sweep(parent string) {
+	ents, err := os.ReadDir(parent)
+	if err != nil {
+		return
+	}
+	for _, e := range ents {
+		dir := filepath.Join(parent, e.Name())
+		if !e.IsDir() || !reID.MatchString(e.Name()) || Working(dir) {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(dir, "run.json")); errors.Is(err, fs.ErrNotExist) {
+			// It may have been made by another process this very moment.
+			if fi, err := e.Info(); err == nil && time.Since(fi.ModTime()).Abs() > time.Minute {
+				os.RemoveAll(dir)
+			}
+			continue
+		}
+		for _, pattern := range []string{".new-*", "*/.new-*"} {
+			left, _ := filepath.Glob(filepath.Join(dir, pattern))
+			for _, p := range left {
+				cache.SweepFile(p)
+			}
+		}
+	}
+}
+
+// reID matches what Create names run folders.
+var reID = regexp.MustCompile(`^\d{8}-\d{6}-[a-z0-9-]+(\.\d+)?$`)
 
 // Command notes an external command in commands.sh so that it can be repeated
 // by hand.
@@ -353,12 +470,20 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	tmp := path + ".tmp"
-	if err := os.WriteFile(tmp, append(b, '\n'), 0o644); err != nil {
-		os.Remove(tmp)
+	return write(path, append(b, '\n'))
+}
+
+func write(path string, data []byte) error {
+	err := cache.WriteFile(path, data, 0o644)
+	var full *cache.FullError
+	switch {
+	case errors.As(err, &full):
+		// Its own words speak of the cache.
+		return fmt.Errorf("cannot write the run folder %s: no space left (%s); free some, or choose another place with --out: %w", filepath.Dir(path), cache.Free(filepath.Dir(path)), full.Err)
+	case err != nil:
 		return fmt.Errorf("cannot write the run folder: %w", err)
 	}
-	return os.Rename(tmp, path)
+	return nil
 }
 
 // Open reads a run folder.
