@@ -138,7 +138,7 @@ func (v *validator) plan(p *Plan) {
 	for i, n := range p.Axes.NFS {
 		v.oneOf(fmt.Sprintf("$.axes.nfs[%d]", i), "NFS version", n, nfsVersions)
 	}
-	if len(p.Kernels) == 0 {
+	if len(p.Kernels) == 0 && p.Measure == nil {
 		v.bad("$", "kernels is empty: say patched: {} at least")
 	}
 	for k, s := range p.Kernels {
@@ -152,11 +152,17 @@ func (v *validator) plan(p *Plan) {
 			v.oneOf("$.kernels."+k, "NFS version", n, p.Axes.NFS)
 		}
 	}
-	v.works("$.workload", p.Workload)
+	// A plan that only measures needs no workload of its own.
+	if p.Measure == nil || len(p.Workload) > 0 {
+		v.works("$.workload", p.Workload)
+	}
 	if p.Debug != nil && len(p.Debug.Workload) > 0 {
 		v.works("$.debug.workload", p.Debug.Workload)
 	}
 	v.counts(p, facts)
+	if p.Measure != nil {
+		v.measure(p)
+	}
 	if p.Debug != nil {
 		ids := []string{}
 		for _, h := range p.Hold {

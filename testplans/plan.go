@@ -34,6 +34,7 @@ type Plan struct {
 	Table     Table                `yaml:"table" json:"table"`
 	Predict   *Predict             `yaml:"predict" json:"predict,omitempty"`
 	Debug     *Debug               `yaml:"debug" json:"debug,omitempty"`
+	Measure   *Measure             `yaml:"measure" json:"measure,omitempty"`
 
 	// Slow multiplies the deadlines of guest steps; 1 unless Debug was applied.
 	Slow int `yaml:"-" json:"slow,omitempty"`
