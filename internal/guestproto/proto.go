@@ -88,6 +88,7 @@ const (
 	VerbCounters  = "counters"    // -> Counters: what NFS, SunRPC and RDMA count by themselves
 	VerbFio       = "io.fio"      // Fio -> FioResult: run a fio job
 	VerbLeaks     = "leaks"       // LeaksRequest -> Leaks: scan with kmemleak, read its report
+	VerbSample    = "sample"      // SampleRequest -> Sample: CPU time and the mount's counters
 )
 
 // Facts describe the guest.
@@ -418,6 +419,9 @@ type Leaks struct {
 type Fio struct {
 	Job  string   `json:"job"`            // text of a job file
 	Args []string `json:"args,omitempty"` // further options, before the job file
+	Dir  string   `json:"dir,omitempty"`  // where it runs and makes its files, made if absent; default /tmp
+	// Mount asks for samples of the mount there, right before and after.
+	Mount string `json:"mount,omitempty"`
 }
 
 // FioResult is what fio left, for checks/fio to judge: fio may fail with a
@@ -428,4 +432,38 @@ type FioResult struct {
 	Exit      int    `json:"exit"` // status, or 128 + signal
 	Version   string `json:"version"`
 	ElapsedUS int64  `json:"elapsed_us"`
+	// Before and After are samples, when asked for.
+	Before *Sample `json:"before,omitempty"`
+	After  *Sample `json:"after,omitempty"`
+}
+
+// SampleRequest names the mount whose counters are read; "" reads none.
+type SampleRequest struct {
+	Mount string `json:"mount,omitempty"`
+}
+
+// Sample is what the guest has counted since its boot, or since the mount, for
+// the difference of two.
+type Sample struct {
+	MonotonicNS int64 `json:"monotonic_ns"`
+	// CPU is the time of all CPUs by state, in ns: user, nice, system, idle,
+	// iowait, irq, softirq, steal (proc_stat(5)), in steps of a clock tick.
+	CPU map[string]int64 `json:"cpu"`
+	// Tasks is the CPU time of living tasks by kind, in ns, in steps of a
+	// clock tick for each task: "nfsd" for all threads of that name,
+	// "kworker rxe_wq" for the workers of one workqueue at the moment.
+	Tasks map[string]int64    `json:"tasks,omitempty"`
+	Ops   map[string]OpSample `json:"ops,omitempty"`  // of the mount, by NFS operation
+	Xprt  map[string]int64    `json:"xprt,omitempty"` // of the mount's transport
+	Nfsd  map[string]int64    `json:"nfsd,omitempty"` // of /proc/net/rpc/nfsd
+}
+
+// OpSample is one line of mountstats. Times are sums over all operations, in
+// ms, from the task's start to its transmission, from there to the Reply, and
+// from the start to the end.
+type OpSample struct {
+	Op
+	QueueMS   int64 `json:"queue_ms"`
+	RTTMS     int64 `json:"rtt_ms"`
+	ExecuteMS int64 `json:"execute_ms"`
 }

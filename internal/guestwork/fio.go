@@ -40,13 +40,31 @@ func (w *work) fio(ctx context.Context, r *guestproto.Fio, log func(string)) (*g
 	if err != nil {
 		return nil, err
 	}
+	dir := r.Dir
+	if dir == "" {
+		dir = "/tmp"
+	} else if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, ioError(err, true, "cannot make the folder %s for fio's files", dir)
+	}
+	var before, after *guestproto.Sample
+	if r.Mount != "" {
+		if before, err = w.sample(ctx, &guestproto.SampleRequest{Mount: r.Mount}, log); err != nil {
+			return nil, err
+		}
+	}
 	argv := append([]string{path, "--output-format=json+", "--eta=never"}, r.Args...)
-	res, err := proc.Run(ctx, proc.Cmd{Argv: append(argv, job.Name()), Dir: "/tmp", Env: toolEnv(), MaxOutput: maxFioOutput})
+	res, err := proc.Run(ctx, proc.Cmd{Argv: append(argv, job.Name()), Dir: dir, Env: toolEnv(), MaxOutput: maxFioOutput})
 	if res.Exit < 0 {
 		return nil, setupf("", "cannot start fio: %v", err)
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return &guestproto.FioResult{Output: string(res.Stdout), Stderr: string(res.Stderr), Exit: res.Exit, Version: version, ElapsedUS: res.Elapsed.Microseconds()}, nil
+	if r.Mount != "" {
+		if after, err = w.sample(ctx, &guestproto.SampleRequest{Mount: r.Mount}, log); err != nil {
+			return nil, err
+		}
+	}
+	return &guestproto.FioResult{Output: string(res.Stdout), Stderr: string(res.Stderr), Exit: res.Exit, Version: version, ElapsedUS: res.Elapsed.Microseconds(),
+		Before: before, After: after}, nil
 }

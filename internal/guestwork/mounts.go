@@ -75,6 +75,7 @@ type mountStats struct {
 	opts       string
 	xprts      []string // each "rdma 0 0 1 ...": one per connection
 	ops        map[string]guestproto.Op
+	times      map[string][3]int64 // ms in the queue, to the Reply, in all
 }
 
 // parseMountstats reads the text of /proc/self/mountstats
@@ -93,7 +94,7 @@ func parseMountstats(s string) []mountStats {
 			if i < 0 || j < 0 || i+1 >= len(f) || j+1 >= len(f) || !strings.HasPrefix(f[j+1], "nfs") || f[j+1] == "nfsd" {
 				continue
 			}
-			all = append(all, mountStats{at: unescape(f[i+1]), fstype: f[j+1], ops: map[string]guestproto.Op{}})
+			all = append(all, mountStats{at: unescape(f[i+1]), fstype: f[j+1], ops: map[string]guestproto.Op{}, times: map[string][3]int64{}})
 			cur = &all[len(all)-1]
 		case cur == nil || len(f) == 0:
 		case f[0] == "opts:":
@@ -112,6 +113,9 @@ func parseMountstats(s string) []mountStats {
 			op := guestproto.Op{Ops: n[0], Sent: n[1], Timeouts: n[2]}
 			if len(n) > 8 {
 				op.Errors = n[8]
+			}
+			if len(n) > 7 {
+				cur.times[strings.TrimSuffix(f[0], ":")] = [3]int64{n[5], n[6], n[7]}
 			}
 			cur.ops[strings.TrimSuffix(f[0], ":")] = op
 		}

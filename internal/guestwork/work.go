@@ -82,6 +82,7 @@ func Verbs() map[string]Handler {
 		guestproto.VerbCounters:  verb(w.counters),
 		guestproto.VerbLeaks:     verb(w.leaks),
 		guestproto.VerbFio:       verb(w.fio),
+		guestproto.VerbSample:    verb(w.sample),
 	}
 }
 
