@@ -354,38 +354,17 @@ func (b *bench) steps(ctx context.Context, c testplans.Cell, a *runfolder.Attemp
 	p, id := b.plan, c.ID()
 	f := p.Fabric
 	const mountpoint = "/mnt"
-	server, _, _ := strings.Cut(f.Address, "/")
 	if err := b.call(ctx, a, id, "mark", guestproto.VerbMark, deadlineQuick, guestproto.Mark{Text: "patchcheck: cell " + id}, nil); err != nil {
 		return err
 	}
-	if f.Proto == "rdma" {
-		params := map[string]string{}
-		for k, v := range c.Device.Params {
-			params[k] = strconv.FormatInt(int64(v), 10)
-		}
-		if err := b.call(ctx, a, id, "add link", guestproto.VerbLinkSet, deadlineQuick, guestproto.LinkSet{Name: f.Link, Type: f.Type, Netdev: f.Netdev, Module: f.Module, Params: params}, nil); err != nil {
-			return err
-		}
-	}
-	if err := b.listen(ctx, a, id); err != nil {
+	if err := b.link(ctx, c, a); err != nil {
 		return err
 	}
 	if err := b.call(ctx, a, id, "clear counts", guestproto.VerbTraceRead, deadlineQuick, nil, nil); err != nil {
 		return err
 	}
-	mount := guestproto.Mount{Server: server, Path: p.Server.Export, At: mountpoint, Version: c.NFS, Proto: f.Proto, Port: f.Port}
-	if c.NFS != "3" {
-		mount.Path = "/"
-	} else {
-		mount.Options = []string{"nolock"}
-	}
-	var m guestproto.Mounted
-	if err := b.call(ctx, a, id, "mount", guestproto.VerbMount, deadlineMount, mount, &m); err != nil {
+	if err := b.mount(ctx, c, a, mountpoint); err != nil {
 		return err
-	}
-	a.Mounted = strings.TrimSpace(m.Options + " " + m.Xprt)
-	if !strings.HasPrefix(m.Xprt, f.Proto+" ") || !slices.Contains(strings.Split(m.Options, ","), "vers="+c.NFS) {
-		return &cellError{ruleTransport.New(checks.Where{Cell: id}, "asked for NFSv%s over %s, got %q", c.NFS, f.Proto, a.Mounted), checks.Infra, nil}
 	}
 	// Everything below happens in folders of this cell, so that no stale
 	// file can be taken for a fresh one.
@@ -451,6 +430,44 @@ func (b *bench) steps(ctx context.Context, c testplans.Cell, a *runfolder.Attemp
 		a.Verdict = checks.Fail
 	}
 	b.judge(c, a)
+	return nil
+}
+
+// link makes the cell's device and the listener on it.
+func (b *bench) link(ctx context.Context, c testplans.Cell, a *runfolder.Attempt) error {
+	f, id := b.plan.Fabric, c.ID()
+	if f.Proto == "rdma" {
+		params := map[string]string{}
+		for k, v := range c.Device.Params {
+			params[k] = strconv.FormatInt(int64(v), 10)
+		}
+		if err := b.call(ctx, a, id, "add link", guestproto.VerbLinkSet, deadlineQuick, guestproto.LinkSet{Name: f.Link, Type: f.Type, Netdev: f.Netdev, Module: f.Module, Params: params}, nil); err != nil {
+			return err
+		}
+	}
+	return b.listen(ctx, a, id)
+}
+
+// mount mounts the export with the cell's version, and checks that the kernel
+// did so.
+func (b *bench) mount(ctx context.Context, c testplans.Cell, a *runfolder.Attempt, mountpoint string) error {
+	p, id := b.plan, c.ID()
+	f := p.Fabric
+	server, _, _ := strings.Cut(f.Address, "/")
+	mount := guestproto.Mount{Server: server, Path: p.Server.Export, At: mountpoint, Version: c.NFS, Proto: f.Proto, Port: f.Port}
+	if c.NFS != "3" {
+		mount.Path = "/"
+	} else {
+		mount.Options = []string{"nolock"}
+	}
+	var m guestproto.Mounted
+	if err := b.call(ctx, a, id, "mount", guestproto.VerbMount, deadlineMount, mount, &m); err != nil {
+		return err
+	}
+	a.Mounted = strings.TrimSpace(m.Options + " " + m.Xprt)
+	if !strings.HasPrefix(m.Xprt, f.Proto+" ") || !slices.Contains(strings.Split(m.Options, ","), "vers="+c.NFS) {
+		return &cellError{ruleTransport.New(checks.Where{Cell: id}, "asked for NFSv%s over %s, got %q", c.NFS, f.Proto, a.Mounted), checks.Infra, nil}
+	}
 	return nil
 }
 

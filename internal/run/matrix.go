@@ -62,9 +62,37 @@ type session struct {
 // Deadlines for collecting evidence from a guest that hangs.
 const interrogation = 20 * time.Second
 
-// boot starts a guest of k and brings the server up. The returned error is a
-// *cellError when it says something about the kernel or the infrastructure.
+// boot starts a guest of k, brings the server up and sets the counts. The
+// returned error is a *cellError when it says something about the kernel or
+// the infrastructure.
 func (m *matrix) boot(ctx context.Context, k *guestKernel) (*session, error) {
+	s, err := m.power(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	g := s.g
+	if err := s.b.call(ctx, &runfolder.Attempt{}, "", "set counts", guestproto.VerbTrace, deadlineStart, guestproto.Trace{Probes: k.probes}, nil); err != nil {
+		m.post(ctx, s, err)
+		g.Close()
+		return nil, err
+	}
+	if err := m.leakBase(ctx, s); err != nil {
+		m.post(ctx, s, err)
+		g.Close()
+		return nil, err
+	}
+	before, err := s.b.memory(ctx, &runfolder.Attempt{}, "")
+	if err != nil {
+		m.post(ctx, s, err)
+		g.Close()
+		return nil, err
+	}
+	s.b.before = &before
+	return s, nil
+}
+
+// power starts a guest of k and brings the server up; errors are as boot's.
+func (m *matrix) power(ctx context.Context, k *guestKernel) (*session, error) {
 	m.guests++
 	name := fmt.Sprintf("%02d-%s", m.guests, k.role)
 	slow := ""
@@ -114,23 +142,6 @@ func (m *matrix) boot(ctx context.Context, k *guestKernel) (*session, error) {
 		g.Close()
 		return nil, err
 	}
-	if err := s.b.call(ctx, &runfolder.Attempt{}, "", "set counts", guestproto.VerbTrace, deadlineStart, guestproto.Trace{Probes: k.probes}, nil); err != nil {
-		m.post(ctx, s, err)
-		g.Close()
-		return nil, err
-	}
-	if err := m.leakBase(ctx, s); err != nil {
-		m.post(ctx, s, err)
-		g.Close()
-		return nil, err
-	}
-	before, err := s.b.memory(ctx, &runfolder.Attempt{}, "")
-	if err != nil {
-		m.post(ctx, s, err)
-		g.Close()
-		return nil, err
-	}
-	s.b.before = &before
 	return s, nil
 }
 
