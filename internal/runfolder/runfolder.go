@@ -213,6 +213,11 @@ type Cell struct {
 	// Quarantine is set when the cell is known to be flaky: it was run, and its
 	// verdict stands, but the run's verdict does not count it.
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
+
+	// Final: compared with the base kernel and attributed. An answer that is not
+	// was on its way when the run ended.
+	Final bool `json:"final,omitempty"`
+	Pass  int  `json:"pass,omitempty"` // of a run that repeats the matrix: which pass, from 0
 }
 
 // Quarantine is the entry of the quarantine file that a cell fell under.
