@@ -402,7 +402,7 @@ func TestQEMUDiesWithParent(t *testing.T) {
 	}
 	sweepAge = 0
 	defer func() { sweepAge = 5 * time.Second }()
-	sweep()
+	Sweep()
 	if left() != 0 {
 		t.Error("left-overs of the killed run are still there")
 	}

@@ -178,7 +178,7 @@ func Boot(ctx context.Context, cfg Config) (_ *Guest, err error) {
 
 // prepare makes the guest's folders.
 func (g *Guest) prepare() error {
-	sweep()
+	Sweep()
 	var err error
 	if g.sock, g.held, err = makeSockDir(); err != nil {
 		return &InfraError{What: "cannot make a folder for the guest's sockets", Err: err}

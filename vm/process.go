@@ -182,16 +182,20 @@ func makeSockDir() (dir string, held *os.File, err error) {
 	return dir, held, nil
 }
 
-// sweep removes what patchchecks that were killed left behind: our folders
+// Sweep removes what patchchecks that were killed left behind: our folders
 // that nobody holds a lock on. Process ids would not tell, they differ between
 // containers that share a /tmp.
-func sweep() {
+func Sweep() {
 	for _, base := range []string{os.TempDir(), "/tmp"} {
 		found, _ := filepath.Glob(filepath.Join(base, sockPrefix+"*"))
 		for _, dir := range found {
 			st, err := os.Lstat(dir)
 			// A folder that was just made may not be locked yet.
-			if err != nil || !st.IsDir() || time.Since(st.ModTime()) < sweepAge {
+			if err != nil || !st.IsDir() {
+				continue
+			}
+			// A time in the future is no recent one: the clock was set back.
+			if age := time.Since(st.ModTime()); age >= 0 && age < sweepAge {
 				continue
 			}
 			if sys, ok := st.Sys().(*syscall.Stat_t); !ok || int(sys.Uid) != os.Getuid() {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"patchcheck/checks"
 	"patchcheck/internal/kernel"
@@ -79,9 +81,13 @@ func kernelTreeHere() string {
 
 type runFlags struct {
 	treeFlags
-	o    run.Options
-	json bool
+	o      run.Options
+	json   bool
+	resume string // run to go on with; newestRun for the newest unfinished one; "" for none
 }
+
+// newestRun is the value of --resume without one. No run has that name.
+const newestRun = "newest"
 
 func (a *app) runCmd() *cobra.Command {
 	f := &runFlags{}
@@ -93,12 +99,23 @@ a folder of them, an mbox, one mail, "-" for standard input, or a git range of
 the tree (A..B). Without SERIES: inside a kernel git tree the unpublished
 commits of HEAD, elsewhere the bundled example series.
 
+A run that was killed or interrupted goes on with --resume, from its run folder
+alone: finished steps and the cells that passed are taken over, the rest is
+done, and the verdict is that of an undisturbed run. Options other than --json,
+--jobs, --cache and --out are then the run's own.
+
 The user's tree is never written. Exit code: 0 PASS, 1 findings or a verdict
 other than PASS, 2 bad input, 3 our infrastructure failed, 130 interrupted.`,
 		Example: `  patchcheck run 0000-cover-letter.patch 0001-*.patch
   patchcheck run --tree ~/linux nfsd-testing..HEAD
-  b4 am -o - ID | patchcheck run --tree ~/linux -`,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.doRun(cmd.Context(), f, args) },
+  b4 am -o - ID | patchcheck run --tree ~/linux -
+  patchcheck run --resume`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("resume") {
+				return a.resume(cmd, f, args)
+			}
+			return a.doRun(cmd.Context(), f, args)
+		},
 	}
 	f.add(cmd)
 	fl := cmd.Flags()
@@ -115,7 +132,67 @@ other than PASS, 2 bad input, 3 our infrastructure failed, 130 interrupted.`,
 	fl.IntVar(&f.o.Repeat, "repeat", 1, "passes of the whole matrix")
 	fl.BoolVar(&f.o.Variants, "variants", false, "also compile each patch in the other configurations that fit the touched paths (minutes)")
 	fl.BoolVar(&f.json, "json", false, "print the result as JSON")
+	fl.StringVar(&f.resume, "resume", "", "go on with a run that was killed or interrupted: its name or folder (default: the newest such run)")
+	fl.Lookup("resume").NoOptDefVal = newestRun
 	return cmd
+}
+
+// resume goes on with a run. Its name may also follow the option as an
+// argument: an option with a default takes a value only behind "=".
+func (a *app) resume(cmd *cobra.Command, f *runFlags, args []string) error {
+	name := f.resume
+	if name == newestRun && len(args) == 1 {
+		name, args = args[0], nil
+	}
+	if len(args) > 0 {
+		return usageError("--resume takes one run, and its series from there: leave out %s", strings.Join(args, " "))
+	}
+	var alien []string
+	cmd.LocalNonPersistentFlags().Visit(func(fl *pflag.Flag) {
+		if fl.Name != "resume" && fl.Name != "json" && fl.Name != "jobs" {
+			alien = append(alien, "--"+fl.Name)
+		}
+	})
+	if len(alien) > 0 {
+		return usageError("a run that is resumed keeps its own options: leave out %s, or start a new run", strings.Join(alien, ", "))
+	}
+	runs, err := a.runsDir()
+	if err != nil {
+		return err
+	}
+	dir := name
+	switch {
+	case name == newestRun:
+		if dir, err = run.FindUnfinished(runs); err != nil {
+			return err
+		}
+	case !strings.ContainsRune(name, filepath.Separator):
+		if _, err := os.Stat(filepath.Join(runs, name)); err == nil {
+			dir = filepath.Join(runs, name)
+		} else if _, err := os.Stat(name); err != nil {
+			return usageError("there is no run %s in %s (patchcheck runs lists them)", name, runs)
+		}
+	}
+	o := run.Options{RunsDir: runs, Jobs: f.o.Jobs, Tool: version(), View: view.New(a.stderr)}
+	rec, err := run.Resume(cmd.Context(), o, dir)
+	return a.ended(rec, err, f.json)
+}
+
+// ended reports on a run, or says how to go on with one that was interrupted.
+func (a *app) ended(rec *runfolder.Run, err error, asJSON bool) error {
+	if err == nil {
+		return a.finish(rec, asJSON)
+	}
+	if rec != nil && !rec.Finished() {
+		if _, serr := os.Stat(rec.Path("run.json")); serr == nil {
+			line := []string{"patchcheck", "run", "--resume", rec.ID}
+			if a.runs != "" {
+				line = append(line, "--out", a.runs)
+			}
+			fmt.Fprintf(a.stderr, "To go on from here:  %s\n", proc.Quote(line))
+		}
+	}
+	return err
 }
 
 // runHere is patchcheck without a subcommand.
@@ -157,10 +234,7 @@ func (a *app) doRun(ctx context.Context, f *runFlags, args []string) error {
 	o.Tool, o.Command = version(), append([]string{"patchcheck", "run"}, args...)
 	o.View = view.New(a.stderr)
 	rec, err := run.Run(ctx, o)
-	if err != nil {
-		return err
-	}
-	return a.finish(rec, f.json)
+	return a.ended(rec, err, f.json)
 }
 
 // finish prints the report and turns the verdict into an exit code.
@@ -174,13 +248,12 @@ func (a *app) finish(rec *runfolder.Run, asJSON bool) error {
 	if err := report.Write(a.stdout, rec, format); err != nil {
 		return err
 	}
-	f, err := os.Create(rec.Path("report.txt"))
-	if err == nil {
-		err = report.Write(f, rec, "text")
-		f.Close()
+	var text bytes.Buffer
+	if err := report.Write(&text, rec, "text"); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("cannot write the run folder: %w", err)
+	if err := rec.WriteFile(text.Bytes(), "report.txt"); err != nil {
+		return err
 	}
 	switch rec.Verdict {
 	case checks.Pass:

@@ -3,10 +3,10 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"patchcheck/checks"
+	"patchcheck/internal/cache"
 	"patchcheck/internal/kernel"
 	"patchcheck/internal/runfolder"
 	"patchcheck/internal/view"
@@ -64,7 +65,7 @@ func (r *runner) build(ctx context.Context) (map[string]*guestKernel, error) {
 	baseReq := req(kernel.FromDiff(r.base), kernel.Base)
 	baseReq.Fetch = fetches(r.plan)
 	start := time.Now()
-	base, err := r.store.Kernel(ctx, baseReq)
+	base, err := r.kernel(ctx, baseReq)
 	if err != nil {
 		return nil, r.buildFailed(s, 0, err)
 	}
@@ -100,7 +101,7 @@ func (r *runner) build(ctx context.Context) (map[string]*guestKernel, error) {
 			docs <- docResult{fs, err}
 		}()
 		start := time.Now()
-		k, err := r.store.Kernel(ctx, q)
+		k, err := r.kernel(ctx, q)
 		doc := <-docs
 		if err != nil {
 			return nil, r.buildFailed(s, p.Index, err)
@@ -132,7 +133,7 @@ func (r *runner) build(ctx context.Context) (map[string]*guestKernel, error) {
 		prev, last, lastReq = led, k, q
 	}
 	r.kernelRecord(testplans.RolePatched, last, last.Elapsed)
-	if err := r.rec.Save(); err != nil {
+	if err := r.save(); err != nil {
 		return nil, err
 	}
 	objects := 0
@@ -170,6 +171,58 @@ func (r *runner) build(ctx context.Context) (map[string]*guestKernel, error) {
 		out[role] = gk
 	}
 	return out, nil
+}
+
+// Space that a build needs in the cache. A first one copies the sources and
+// compiles everything; later ones replace objects.
+const (
+	roomFirst = 3 << 30
+	roomLater = 1 << 30
+)
+
+// kernel takes a kernel from the cache or builds it. Room is looked at before
+// anything is started, and a build that was killed for want of memory is tried
+// once more with half the jobs.
+func (r *runner) kernel(ctx context.Context, q kernel.Request) (*kernel.Kernel, error) {
+	if _, err := r.store.Lookup(ctx, q); err == nil {
+		return r.store.Kernel(ctx, q)
+	}
+	if err := r.room(); err != nil {
+		return nil, err
+	}
+	k, err := r.store.Kernel(ctx, q)
+	jobs := cmp.Or(r.store.Jobs, runtime.NumCPU())
+	if !killed(err) || ctx.Err() != nil {
+		return k, err
+	}
+	r.store.Jobs = max(1, jobs/2)
+	r.note(fmt.Sprintf("%s; building once more with %s", firstLine(err), plural(r.store.Jobs, "job", "jobs")))
+	k, err = r.store.Kernel(ctx, q)
+	if killed(err) && ctx.Err() == nil {
+		err = fmt.Errorf("twice, the second time with %s: %w", plural(r.store.Jobs, "job", "jobs"), err)
+	}
+	return k, err
+}
+
+// room says that the cache's file system has too little space for a build.
+func (r *runner) room() error {
+	need := int64(roomLater)
+	if ws, err := os.ReadDir(r.cache.Path("work")); err != nil || len(ws) == 0 {
+		need = roomFirst
+	}
+	free, err := cache.FreeBytes(r.cache.Root())
+	if err != nil || free >= need {
+		return nil // what cannot be told is found out by trying
+	}
+	return &stop{checks.Infra, fmt.Sprintf("a build needs about %.1f GiB in %s and there are %.1f GiB; free some, or run `patchcheck gc`, or set PATCHCHECK_CACHE to a folder elsewhere",
+		float64(need)/(1<<30), r.cache.Root(), float64(free)/(1<<30))}
+}
+
+// killed says that a build ended because one of its programs was killed or got
+// no memory.
+func killed(err error) bool {
+	var ie *kernel.InfraError
+	return errors.As(err, &ie) && strings.Contains(ie.What, "was killed")
 }
 
 // follow shows make's progress in a step.
@@ -213,17 +266,11 @@ func (r *runner) buildRecord(patch int, k *kernel.Kernel, d time.Duration) runfo
 }
 
 func copyFile(from, to string) error {
-	in, err := os.Open(from)
+	b, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
-	defer in.Close()
-	out, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
+	return cache.WriteFile(to, b, 0o644)
 }
 
 // buildFailed turns a failed build into findings and a verdict.

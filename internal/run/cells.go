@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strings"
 
@@ -36,38 +35,83 @@ func (r *runner) cellKey(k *guestKernel, c testplans.Cell, imageKey string) stri
 	return hex.EncodeToString(h.Sum(nil))[:32]
 }
 
+// storedAnswer is a cell's answer as it is kept: with the hash of its bytes, so that
+// a damaged one is never believed.
+type storedAnswer struct {
+	SHA256 string          `json:"sha256"`
+	Cell   json.RawMessage `json:"cell"`
+}
+
+func sum(b []byte) string {
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])
+}
+
 // known looks an answer up. Only PASS is reused: a failure is worth another
 // look.
 func (r *runner) known(key string) *runfolder.Cell {
-	b, err := os.ReadFile(r.cache.Path("cells", key+".json"))
+	path := r.cache.Path("cells", key+".json")
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil
 	}
+	var a storedAnswer
 	c := &runfolder.Cell{}
-	if json.Unmarshal(b, c) != nil || c.Key != key || c.Verdict != checks.Pass || c.Reused == "" || c.Last().Token == "" {
+	if json.Unmarshal(b, &a) != nil || a.SHA256 != sum(a.Cell) || json.Unmarshal(a.Cell, c) != nil {
+		if a.SHA256 != "" || !json.Valid(b) { // else of a version that kept no hash
+			r.note(fmt.Sprintf("the answer of a cell in the cache (%s) is damaged; the cell runs again", path))
+		}
+		return nil
+	}
+	if c.Key != key || c.Verdict != checks.Pass || c.Reused == "" || c.Last().Token == "" {
 		return nil
 	}
 	return c
 }
 
-// remember keeps a passing answer for later runs.
-func (r *runner) remember(c *runfolder.Cell) error {
-	if c.Verdict != checks.Pass || r.o.Hook != nil {
+// remember keeps passing answers for later runs. A cell that shared its guest
+// with one that did not pass is not among them: what is judged over a whole
+// guest (growth of memory, leaks) is charged to its last cell.
+func (r *runner) remember(cells []*runfolder.Cell) error {
+	if r.o.Hook != nil {
 		return nil
 	}
-	k := *c
-	k.Reused = r.rec.ID
-	b, err := json.Marshal(k)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(r.cache.Path("cells"), 0o755); err != nil {
-		if errors.Is(err, fs.ErrPermission) {
-			return nil // a cache that cannot be written costs time, not truth
+	bad := map[string]bool{}
+	for _, c := range cells {
+		if c.Verdict != checks.Pass && len(c.Attempts) > 0 {
+			for _, a := range c.Attempts {
+				bad[a.Guest] = bad[a.Guest] || c.Reused == ""
+			}
 		}
-		return err
 	}
-	return cache.WriteFile(r.cache.Path("cells", c.Key+".json"), b, 0o644)
+	for _, c := range cells {
+		if c.Verdict != checks.Pass || !c.Final || c.Reused != "" || bad[c.Attempts[0].Guest] {
+			continue
+		}
+		k := *c
+		k.Reused = r.rec.ID
+		b, err := json.Marshal(k)
+		if err == nil {
+			b, err = json.Marshal(storedAnswer{sum(b), b})
+		}
+		if err != nil {
+			return err
+		}
+		if err = os.MkdirAll(r.cache.Path("cells"), 0o755); err == nil {
+			err = cache.WriteFile(r.cache.Path("cells", c.Key+".json"), b, 0o644)
+		}
+		var full *cache.FullError
+		switch {
+		case cache.ReadOnly(err):
+			return nil // a cache that cannot be written costs time, not truth
+		case errors.As(err, &full):
+			r.note("answers cannot be kept for later runs: " + err.Error())
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+	return nil
 }
 
 // matrix boots the guests and runs the plan's cells.
@@ -90,42 +134,65 @@ func (r *runner) matrix(ctx context.Context, kernels map[string]*guestKernel) er
 		return err
 	}
 	s = r.begin("matrix")
-	m := &matrix{run: r.rec, plan: r.plan, kernels: kernels, initrd: img.img.Path, accel: accel, step: s, hook: r.o.Hook, seed: hash(r.plan.Name), hurry: r.o.hurry, base: map[string]*runfolder.Attempt{}}
-	var todo []testplans.Cell
+	m := &matrix{run: r.rec, plan: r.plan, kernels: kernels, initrd: img.img.Path, accel: accel, step: s, hook: r.o.Hook, seed: hash(r.plan.Name), hurry: r.o.hurry, base: map[string]*runfolder.Attempt{},
+		guests: lastGuest(r.rec), note: r.note}
+	all := r.plan.Cells()
 	keys := map[string]string{}
+	for _, c := range all {
+		keys[c.ID()] = r.cellKey(kernels[c.Kernel], c, img.img.Key)
+	}
 	reused := 0
-	for _, c := range r.plan.Cells() {
-		k := kernels[c.Kernel]
-		key := r.cellKey(k, c, img.img.Key)
-		keys[c.ID()] = key
-		if old := r.known(key); old != nil && !r.o.Fresh && r.o.Hook == nil && r.o.Repeat < 2 {
+	for n := r.rec.Passes; n < max(1, r.o.Repeat); n++ {
+		if r.o.Repeat > 1 {
+			s.Update("pass %d of %d", n+1, r.o.Repeat)
+		}
+		final, kept := carry(r.plan, r.prior, keys, n)
+		m.kept = kept
+		var todo []testplans.Cell
+		for _, c := range all {
+			old := final[c.ID()]
+			if old == nil && !r.o.Fresh && r.o.Hook == nil && r.o.Repeat < 2 && kept[c.ID()] == nil {
+				if old = r.known(keys[c.ID()]); old != nil {
+					old.Final = true
+				}
+			}
+			if old == nil {
+				todo = append(todo, c)
+				continue
+			}
 			if err := r.rec.SaveCell(old); err != nil {
 				return err
 			}
 			if c.Kernel == testplans.RoleBase {
-				m.base[c.Device.Name+"/"+c.NFS] = old.Last() // the patched cells are still compared with it
+				m.base[place(c)] = old.Last() // the patched cells are still compared with it
 			}
 			reused++
-			continue
 		}
-		todo = append(todo, c)
-	}
-	save := func(c *runfolder.Cell) error {
-		c.Key = keys[c.ID]
-		if err := r.rec.SaveCell(c); err != nil {
-			return err
+		// draft puts a cell on record whose answer may still change.
+		m.draft = func(c *runfolder.Cell) error {
+			c.Key, c.Pass = keys[c.ID], n
+			return r.rec.SaveCell(c)
 		}
-		return r.remember(c)
-	}
-	for n := range max(1, r.o.Repeat) {
-		if n > 0 {
-			s.Update("pass %d of %d", n+1, r.o.Repeat)
+		save := func(c *runfolder.Cell) error {
+			c.Key, c.Pass, c.Final = keys[c.ID], n, true
+			afterFailure(r.prior[c.ID], c)
+			return r.rec.SaveCell(c)
+		}
+		if k := len(r.rec.Resumed); k > 0 {
+			r.rec.Resumed[k-1].Reused += len(final) + len(kept)
 		}
 		if err := m.all(ctx, todo, save); err != nil {
 			return err
 		}
-		if n+1 < r.o.Repeat && !allPass(r.rec.Cells) {
+		if err := r.remember(r.rec.Cells); err != nil {
+			return err
+		}
+		if !allPass(r.rec.Cells) {
 			break
+		}
+		r.rec.Passes = n + 1
+		if err := r.save(); err != nil {
+			return err
 		}
 	}
 	pass := 0
@@ -145,7 +212,7 @@ func (r *runner) matrix(ctx context.Context, kernels map[string]*guestKernel) er
 	if pass < len(r.rec.Cells) {
 		status = view.Failed
 	}
-	if n := r.o.Repeat; n > 1 && pass == len(r.rec.Cells) {
+	if n := r.rec.Passes; n > 1 && pass == len(r.rec.Cells) {
 		detail += fmt.Sprintf("; %d clean passes exclude a failure rate above %.1f %% per pass (95 %%)", n, 100*excluded(n))
 	}
 	s.End(status, "%s", detail)

@@ -46,6 +46,13 @@ type matrix struct {
 	done    int
 	total   int
 	base    map[string]*runfolder.Attempt // attempts on the base kernel, by device/nfs
+	// kept are attempts of a run that is resumed, which its first sweep takes
+	// over; draft puts a cell on record before its answer is final.
+	kept  map[string]*runfolder.Attempt
+	draft func(*runfolder.Cell) error
+	// passed is told of each cell that passed in the first sweep.
+	passed func(testplans.Cell, *runfolder.Attempt) error
+	note   func(string) // tells the user what happened to us
 }
 
 // session is one guest with its console under watch.
@@ -105,6 +112,7 @@ func (m *matrix) power(ctx context.Context, k *guestKernel) (*session, error) {
 		Kernel: k.image, KernelConfig: k.config, Initrds: []string{m.initrd},
 		Append: m.plan.Guest.Append, CPUs: m.plan.Guest.CPUs, MemMiB: int(m.plan.Guest.Memory >> 20),
 		Accel: m.accel, StateDir: m.run.Path("console", name), Console: con, Slow: slowness(m.plan, m.hurry),
+		InfoLog: m.inform,
 	}
 	if argv, err := vm.Cmdline(cfg); err == nil {
 		m.run.Note(fmt.Sprintf("# guest %s", name))
@@ -143,6 +151,14 @@ func (m *matrix) power(ctx context.Context, k *guestKernel) (*session, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// inform passes on what booting a guest has to say: that it waits for memory,
+// that clocks differ.
+func (m *matrix) inform(line string) {
+	if m.note != nil {
+		m.note(line)
+	}
 }
 
 // post collects what a hung guest can still tell, before it is killed.
@@ -247,6 +263,29 @@ func (m *matrix) consoleFindings(s *session, c testplans.Cell, a *runfolder.Atte
 	a.Findings = append(found, a.Findings...)
 }
 
+// sweep is runAll with the attempts that were taken over; each cell that
+// passes is on record at once, for a run that is killed meanwhile.
+func (m *matrix) sweep(ctx context.Context, k *guestKernel, cells []testplans.Cell) (map[string]*runfolder.Attempt, error) {
+	var todo []testplans.Cell
+	for _, c := range cells {
+		if m.kept[c.ID()] == nil {
+			todo = append(todo, c)
+		}
+	}
+	m.passed = func(c testplans.Cell, a *runfolder.Attempt) error {
+		return m.draft(&runfolder.Cell{ID: c.ID(), Spec: c, Attempts: []runfolder.Attempt{*a}, Verdict: a.Verdict, Findings: a.Findings})
+	}
+	out, err := m.runAll(ctx, k, todo)
+	m.passed = nil
+	for _, c := range cells {
+		if a := m.kept[c.ID()]; a != nil {
+			out[c.ID()] = a
+			m.done++
+		}
+	}
+	return out, err
+}
+
 // runAll executes cells of one kernel in as few guests as their failures
 // allow.
 func (m *matrix) runAll(ctx context.Context, k *guestKernel, cells []testplans.Cell) (map[string]*runfolder.Attempt, error) {
@@ -291,6 +330,11 @@ func (m *matrix) runAll(ctx context.Context, k *guestKernel, cells []testplans.C
 		m.done++
 		if usable {
 			inGuest = append(inGuest, &a)
+			if m.passed != nil {
+				if err := m.passed(c, &a); err != nil {
+					return out, err
+				}
+			}
 		} else {
 			// What a failed cell left behind must not be blamed on the next.
 			s = nil
@@ -367,7 +411,7 @@ func (m *matrix) all(ctx context.Context, cells []testplans.Cell, save func(*run
 		if len(byRole[role]) == 0 {
 			continue
 		}
-		first, err := m.runAll(ctx, m.kernels[role], byRole[role])
+		first, err := m.sweep(ctx, m.kernels[role], byRole[role])
 		for _, c := range byRole[role] {
 			a := first[c.ID()]
 			if a == nil {
@@ -380,8 +424,13 @@ func (m *matrix) all(ctx context.Context, cells []testplans.Cell, save func(*run
 			results[c.ID()] = cell
 			// On record, for whoever looks on, but not yet an answer to be
 			// reused: the comparison with the base kernel is still to come.
+			// (On the base itself there is nothing to be compared with.)
 			if a.Verdict == checks.Pass {
-				if err := m.run.SaveCell(cell); err != nil {
+				put := m.draft
+				if role == testplans.RoleBase && err == nil {
+					put = save
+				}
+				if err := put(cell); err != nil {
 					return err
 				}
 			}
@@ -405,7 +454,7 @@ func (m *matrix) all(ctx context.Context, cells []testplans.Cell, save func(*run
 			}
 			if b := m.base[c.Device.Name+"/"+c.NFS]; cell.Verdict == checks.Pass && b != nil && b.Verdict != checks.Pass {
 				// It could not be compared, so it is no answer for later.
-				if err := m.run.SaveCell(cell); err != nil {
+				if err := m.draft(cell); err != nil {
 					return err
 				}
 				continue

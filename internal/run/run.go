@@ -6,6 +6,8 @@
 package run
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,6 +19,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"patchcheck/checks"
@@ -93,6 +96,15 @@ type runner struct {
 	overlays []*diff.Overlay // after patch 1..n
 
 	images chan imageResult
+
+	kept  []patches.Kept             // what the series was read from
+	asked string                     // what the run folder said of the tree when it was resumed; "" else
+	prior map[string]*runfolder.Cell // cells of the run that is resumed, by id
+	ended int                        // steps of the view that belong to earlier runs
+	noted struct {                   // for the record, not yet in it
+		sync.Mutex
+		lines []string
+	}
 }
 
 type imageResult struct {
@@ -110,21 +122,42 @@ type stop struct {
 func (e *stop) Error() string { return e.reason }
 
 // Run does the whole job. The error is for input that cannot be used and for
-// interruption; every other outcome is a verdict in the run folder.
+// interruption; every other outcome is a verdict in the run folder. An
+// interrupted run comes with its record: Resume goes on with it.
 func Run(ctx context.Context, o Options) (*runfolder.Run, error) {
 	if o.View == nil {
 		o.View = view.New(nil)
 	}
 	defer o.View.Close()
 	r := &runner{o: o}
-	if err := r.prepare(ctx); err != nil {
+	leave, err := r.enter()
+	if err != nil {
 		return nil, err
 	}
-	err := r.steps(ctx)
-	r.rec.Ended = time.Now()
-	for _, s := range o.View.Steps() {
-		r.rec.Steps = append(r.rec.Steps, runfolder.Step{Name: s.Name, Started: s.Started, Elapsed: s.Elapsed, Status: string(s.Status), Detail: s.Detail})
+	defer leave()
+	if err := r.prepare(ctx); err != nil {
+		if r.rec != nil {
+			r.rec.Close()
+			os.RemoveAll(r.rec.Dir())
+		}
+		return nil, err
 	}
+	return r.work(ctx)
+}
+
+// work runs the steps of a prepared run and records how they end.
+func (r *runner) work(ctx context.Context) (*runfolder.Run, error) {
+	defer r.rec.Close()
+	// Only the monotonic clock tells a duration: others are set while a run is
+	// going on.
+	begun := time.Now()
+	since := begun
+	if len(r.rec.Resumed) == 0 {
+		since = r.rec.Started
+	}
+	r.ended = len(r.o.View.Steps())
+	err := r.steps(ctx)
+	r.rec.Ended = since.Add(time.Since(begun))
 	var st *stop
 	switch {
 	case err == nil:
@@ -133,21 +166,49 @@ func Run(ctx context.Context, o Options) (*runfolder.Run, error) {
 		r.rec.Verdict, r.rec.Reason = st.verdict, st.reason
 	case ctx.Err() != nil:
 		r.fail(view.Failed, "interrupted")
-		r.rec.Save()
-		return r.rec, ctx.Err()
+		return r.rec, errors.Join(ctx.Err(), r.save())
 	default:
 		r.fail(view.Failed, firstLine(err))
-		if IsInput(err) {
+		if IsInput(err) && len(r.rec.Resumed) == 0 {
 			// Nothing was tested: there is nothing to record.
 			os.RemoveAll(r.rec.Dir())
 			return nil, err
 		}
+		if IsInput(err) {
+			return r.rec, errors.Join(err, r.save())
+		}
 		r.rec.Verdict, r.rec.Reason = checks.Infra, err.Error()
 	}
-	if err := r.rec.Save(); err != nil {
-		return r.rec, err
+	// Cells that this run did not come to are no part of its answer.
+	for id := range r.prior {
+		if !slices.ContainsFunc(r.rec.Cells, func(c *runfolder.Cell) bool { return c.ID == id }) {
+			if err := r.rec.DropCell(id); err != nil {
+				return r.rec, err
+			}
+		}
 	}
-	return r.rec, nil
+	return r.rec, r.save()
+}
+
+// save writes the record with the steps that have ended.
+func (r *runner) save() error {
+	r.noted.Lock()
+	r.rec.Notes = append(r.rec.Notes, r.noted.lines...)
+	r.noted.lines = nil
+	r.noted.Unlock()
+	r.rec.Steps = nil
+	for _, s := range r.o.View.Steps()[r.ended:] {
+		r.rec.Steps = append(r.rec.Steps, runfolder.Step{Name: s.Name, Started: s.Started, Elapsed: s.Elapsed, Status: string(s.Status), Detail: s.Detail})
+	}
+	return r.rec.Save()
+}
+
+// note records what happened to us on the way, and shows it.
+func (r *runner) note(line string) {
+	r.o.View.Print("%s", line)
+	r.noted.Lock()
+	defer r.noted.Unlock()
+	r.noted.lines = append(r.noted.lines, line)
 }
 
 // IsInput tells errors that the user can mend in the command line.
@@ -155,10 +216,11 @@ func IsInput(err error) bool {
 	var te *kernel.TreeError
 	var pe *testplans.Error
 	var ie *patches.InputError
+	var re *ResumeError
 	switch {
 	case errors.As(err, &te):
 		return !te.Infra
-	case errors.As(err, &pe), errors.As(err, &ie):
+	case errors.As(err, &pe), errors.As(err, &ie), errors.As(err, &re):
 		return true
 	}
 	return false
@@ -176,9 +238,8 @@ func (r *runner) fail(s view.Status, msg string) {
 	}
 }
 
-// prepare reads what the user gave: a mistake there ends before a run folder
-// is made.
-func (r *runner) prepare(ctx context.Context) error {
+// readPlan loads the plan and restricts it to what the user asked for.
+func (r *runner) readPlan() error {
 	p, err := testplans.Load(r.o.Plan)
 	if err != nil {
 		return err
@@ -192,16 +253,22 @@ func (r *runner) prepare(ctx context.Context) error {
 		return err
 	}
 	r.plan = p
-	r.ser = r.o.Series
-	if r.ser == nil {
-		if r.ser, err = LoadSeries(ctx, r.o.Sources, r.o.Stdin, r.o.Repo); err != nil {
-			return err
-		}
+	return nil
+}
+
+// readSeries loads the series, unless the caller has it already.
+func (r *runner) readSeries(ctx context.Context) error {
+	if r.ser = r.o.Series; r.ser != nil {
+		return nil
 	}
-	if err := runnable(r.ser, r.o.Incomplete); err != nil {
-		return err
-	}
-	m, err := kernelconfigs.LoadAll(p.Kernel.Configs...)
+	s, err := loadSeries(ctx, r.o.Sources, r.o.Stdin, r.o.Repo, func(k patches.Kept) { r.kept = append(r.kept, k) })
+	r.ser = s
+	return err
+}
+
+// openStores reads the plan's configuration and opens the cache.
+func (r *runner) openStores() error {
+	m, err := kernelconfigs.LoadAll(r.plan.Kernel.Configs...)
 	if err != nil {
 		return &testplans.Error{Name: r.o.Plan, Msgs: []string{"  " + err.Error()}}
 	}
@@ -209,26 +276,59 @@ func (r *runner) prepare(ctx context.Context) error {
 	if r.cache, err = cache.Open(r.o.CacheDir); err != nil {
 		return err
 	}
+	for _, l := range r.cache.Notices() {
+		r.note(l)
+	}
+	var told sync.Map // a damaged entry may be looked at more than once before it is replaced
+	r.cache.Notice = func(l string) {
+		if _, again := told.LoadOrStore(l, true); !again {
+			r.note(l)
+		}
+	}
 	r.store = &kernel.Store{Cache: r.cache, Jobs: r.o.Jobs, NoSandbox: r.o.NoSandbox}
 	if _, err := vm.ParseAccel(r.accel()); err != nil {
 		return &testplans.Error{Name: "--accel", Msgs: []string{"  " + err.Error()}}
+	}
+	return nil
+}
+
+// prepare reads what the user gave: a mistake there ends before a run folder
+// is made.
+func (r *runner) prepare(ctx context.Context) error {
+	if err := r.readPlan(); err != nil {
+		return err
+	}
+	if err := r.readSeries(ctx); err != nil {
+		return err
+	}
+	if err := runnable(r.ser, r.o.Incomplete); err != nil {
+		return err
+	}
+	if err := r.openStores(); err != nil {
+		return err
+	}
+	if u := unfinished(r.o.RunsDir); u != nil && u.Series.ID == SeriesID(r.ser) && u.PlanID == planID(r.plan) {
+		r.o.View.Print("run %s of this series was not finished; this is a new one (to go on with that one: patchcheck run --resume %s)", u.ID, u.ID)
 	}
 	rec, err := runfolder.Create(r.o.RunsDir, time.Now(), r.ser.Title)
 	if err != nil {
 		return err
 	}
 	r.rec = rec
-	rec.Tool, rec.Command, rec.Plan = r.o.Tool, r.o.Command, *p
-	rec.PlanID = planID(p)
+	rec.Tool, rec.Command, rec.Plan = r.o.Tool, r.o.Command, *r.plan
+	rec.PlanID = planID(r.plan)
 	rec.Series = seriesRecord(r.ser)
 	rec.Series.Bundled = len(r.o.Sources) == 0 && r.o.Series == nil
 	rec.Repeat = r.o.Repeat
 	cpu, mem := host.CPUMem()
 	rec.Host = runfolder.Host{OS: host.OS(), CPU: cpu, CPUs: cpus(), MemMiB: mem}
 	for _, pt := range r.ser.Patches {
-		if err := os.WriteFile(rec.Path("series", fmt.Sprintf("%04d.diff", pt.Index)), pt.Diff, 0o644); err != nil {
-			return fmt.Errorf("cannot write the run folder: %w", err)
+		if err := rec.WriteFile(pt.Diff, "series", fmt.Sprintf("%04d.diff", pt.Index)); err != nil {
+			return err
 		}
+	}
+	if err := r.keepInputs(); err != nil {
+		return err
 	}
 	return rec.Save()
 }
@@ -236,14 +336,18 @@ func (r *runner) prepare(ctx context.Context) error {
 // LoadSeries reads the series, or the bundled example when there are no
 // sources.
 func LoadSeries(ctx context.Context, sources []string, stdin io.Reader, repo string) (*patches.Series, error) {
+	return loadSeries(ctx, sources, stdin, repo, nil)
+}
+
+func loadSeries(ctx context.Context, sources []string, stdin io.Reader, repo string, keep func(patches.Kept)) (*patches.Series, error) {
 	if len(sources) > 0 {
-		return patches.Load(ctx, sources, patches.LoadOptions{Stdin: stdin, Repo: repo})
+		return patches.Load(ctx, sources, patches.LoadOptions{Stdin: stdin, Repo: repo, Keep: keep})
 	}
 	mails, err := bundled.Series(bundled.Example)
 	if err != nil {
 		return nil, err
 	}
-	s, err := patches.Load(ctx, []string{"-"}, patches.LoadOptions{Stdin: strings.NewReader(string(joinMails(mails)))})
+	s, err := patches.Load(ctx, []string{"-"}, patches.LoadOptions{Stdin: bytes.NewReader(joinMails(mails)), Keep: keep})
 	if err != nil {
 		return nil, fmt.Errorf("the bundled series cannot be read: %w", err)
 	}
@@ -377,7 +481,7 @@ func (r *runner) steps(ctx context.Context) error {
 		return err
 	}
 	defer r.tree.Close()
-	if err := r.lint(ctx); err != nil {
+	if err := r.lintOnce(ctx); err != nil {
 		return err
 	}
 	if err := r.apply(ctx); err != nil {
@@ -412,19 +516,25 @@ func describe(s *patches.Series) string {
 	return fmt.Sprintf("%s (%s%s)%s", s.Title, n, c, v)
 }
 
-func (r *runner) findTree(ctx context.Context) error {
-	s := r.begin("tree")
-	spec := r.o.Tree
-	if spec == "" {
-		spec = kernel.DefaultTree
-	}
-	t, err := kernel.Resolve(ctx, r.cache, spec, kernel.TreeOptions{Base: r.o.Base, SeriesBase: r.ser.BaseCommit, Progress: func(l string) { s.Update("%s", l) }})
+// resolveTree finds the tree and what identifies its content.
+func (r *runner) resolveTree(ctx context.Context, progress func(string)) error {
+	spec := cmp.Or(r.o.Tree, kernel.DefaultTree)
+	t, err := kernel.Resolve(ctx, r.cache, spec, kernel.TreeOptions{Base: r.o.Base, SeriesBase: r.ser.BaseCommit, Progress: progress})
 	if err != nil {
 		return err
 	}
 	r.tree = t
-	if err := t.Identify(ctx); err != nil {
+	return t.Identify(ctx)
+}
+
+func (r *runner) findTree(ctx context.Context) error {
+	s := r.begin("tree")
+	if err := r.resolveTree(ctx, func(l string) { s.Update("%s", l) }); err != nil {
 		return err
+	}
+	t := r.tree
+	if r.asked != "" && r.asked != t.ID {
+		r.changed(fmt.Sprintf("the tree %s is not what it was when the run began: all that rests on it is done again, for the tree as it is now", t))
 	}
 	r.rec.Tree = runfolder.Tree{Spec: t.Spec, Kind: string(t.Kind), Version: t.Version, Commit: t.Commit, PackageVersion: t.PackageVersion, ID: t.ID}
 	detail := t.String()
@@ -432,57 +542,96 @@ func (r *runner) findTree(ctx context.Context) error {
 		detail += "; " + n
 	}
 	s.End(view.OK, "%s", detail)
-	return r.rec.Save()
+	return r.save()
+}
+
+// stacked is what became of one patch that was put on the tree.
+type stacked struct {
+	companion string // its name; "" for a patch of the series
+	patch     *patches.Patch
+	res       *diff.Result
+}
+
+// stack puts the companions, then, unless onlyBase, the series on the tree. It
+// sets base and overlays, and ends at the first patch that does not apply.
+func (r *runner) stack(ctx context.Context, onlyBase bool) ([]stacked, error) {
+	var out []stacked
+	o := diff.NewOverlay(r.tree)
+	put := func(name string, p *patches.Patch) (bool, error) {
+		next, res, err := diff.Apply(o, p.Files, diff.Options{})
+		if err != nil {
+			if name != "" {
+				err = fmt.Errorf("companion %s: %w", name, err)
+			}
+			return false, err
+		}
+		out = append(out, stacked{name, p, res})
+		o = next
+		return res.Applies, nil
+	}
+	for _, name := range r.plan.Kernel.Companions {
+		ps, err := companion(ctx, name)
+		if err != nil {
+			return nil, &testplans.Error{Name: r.o.Plan, Msgs: []string{"  " + err.Error()}}
+		}
+		for _, p := range ps {
+			if ok, err := put(name, p); err != nil || !ok {
+				return out, err
+			}
+		}
+	}
+	r.base = o
+	if onlyBase {
+		return out, nil
+	}
+	for _, p := range r.ser.Patches {
+		if ok, err := put("", p); err != nil || !ok {
+			return out, err
+		}
+		r.overlays = append(r.overlays, o)
+	}
+	return out, nil
+}
+
+// misfit words a companion that does not apply.
+func (r *runner) misfit(x stacked) *stop {
+	return &stop{checks.Infra, fmt.Sprintf("companion %q (%s) does not apply to %s: %s; leave it out of the plan or use a tree that it fits", x.companion, x.patch.Subject, r.tree, x.res.Reason)}
 }
 
 // apply puts the companions, then the series, on the tree.
 func (r *runner) apply(ctx context.Context) error {
 	s := r.begin("apply")
-	o := diff.NewOverlay(r.tree)
-	for _, name := range r.plan.Kernel.Companions {
-		ps, err := companion(ctx, name)
-		if err != nil {
-			return &testplans.Error{Name: r.o.Plan, Msgs: []string{"  " + err.Error()}}
-		}
-		for _, p := range ps {
-			next, res, err := diff.Apply(o, p.Files, diff.Options{})
-			if err != nil {
-				return fmt.Errorf("companion %s: %w", name, err)
-			}
-			if !res.Applies {
-				return &stop{checks.Infra, fmt.Sprintf("companion %q (%s) does not apply to %s: %s; leave it out of the plan or use a tree that it fits", name, p.Subject, r.tree, res.Reason)}
-			}
-			o = next
-			rec := patchRecord(p)
-			rec.Subject = name + ": " + p.Subject
-			r.rec.Companions = append(r.rec.Companions, rec)
-		}
+	all, err := r.stack(ctx, false)
+	if err != nil {
+		return err
 	}
-	r.base = o
 	var results []*diff.Result
 	var failed *runfolder.Apply
-	for _, p := range r.ser.Patches {
-		next, res, err := diff.Apply(o, p.Files, diff.Options{})
-		if err != nil {
-			return err
+	for _, x := range all {
+		if x.companion != "" {
+			if !x.res.Applies {
+				return r.misfit(x)
+			}
+			rec := patchRecord(x.patch)
+			rec.Subject = x.companion + ": " + x.patch.Subject
+			r.rec.Companions = append(r.rec.Companions, rec)
+			continue
 		}
-		a := applyRecord(p.Index, res)
-		if !res.Applies {
-			a.Text = r.explainSeries(res)
+		a := applyRecord(x.patch.Index, x.res)
+		if x.res.Applies {
 			r.rec.Apply = append(r.rec.Apply, a)
-			failed = &r.rec.Apply[len(r.rec.Apply)-1]
-			f := ruleApply.New(checks.Where{Patch: p.Index}, "does not apply to %s: %s (%s)", r.tree, res.Reason, strings.ReplaceAll(string(res.Class), "_", " "))
-			f.Evidence = strings.Split(strings.TrimRight(a.Text, "\n"), "\n")
-			r.rec.Findings = append(r.rec.Findings, f)
-			break
+			results = append(results, x.res)
+			continue
 		}
+		a.Text = r.explainSeries(x.res)
 		r.rec.Apply = append(r.rec.Apply, a)
-		results = append(results, res)
-		o = next
-		r.overlays = append(r.overlays, o)
+		failed = &r.rec.Apply[len(r.rec.Apply)-1]
+		f := ruleApply.New(checks.Where{Patch: x.patch.Index}, "does not apply to %s: %s (%s)", r.tree, x.res.Reason, strings.ReplaceAll(string(x.res.Class), "_", " "))
+		f.Evidence = strings.Split(strings.TrimRight(a.Text, "\n"), "\n")
+		r.rec.Findings = append(r.rec.Findings, f)
 	}
 	r.rec.Tree.Exact = exactness(results)
-	if err := r.rec.Save(); err != nil {
+	if err := r.save(); err != nil {
 		return err
 	}
 	if failed != nil {
@@ -569,7 +718,7 @@ func (r *runner) buildImage(ctx context.Context, progress func(string)) (image.I
 			return image.Image{}, err
 		}
 	}
-	return image.Build(ctx, image.Options{CacheDir: r.cache.Root(), Layers: r.plan.Guest.Layers, AgentPath: agent, Progress: progress})
+	return image.Build(ctx, image.Options{Cache: r.cache, Layers: r.plan.Guest.Layers, AgentPath: agent, Progress: progress})
 }
 
 func (r *runner) accel() string {

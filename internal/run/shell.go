@@ -12,12 +12,7 @@ import (
 	"patchcheck/checks"
 	"patchcheck/internal/kernel"
 	"patchcheck/internal/view"
-	kernelconfigs "patchcheck/kernel-configs"
-	"patchcheck/patches/diff"
-	"patchcheck/testplans"
 	"patchcheck/vm"
-
-	"patchcheck/internal/cache"
 )
 
 // ShellOptions say what runs in the guest.
@@ -37,6 +32,11 @@ func Shell(ctx context.Context, o Options, so ShellOptions) (int, error) {
 		r.o.View = view.New(nil)
 	}
 	defer r.o.View.Close()
+	leave, err := r.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
 	g, err := r.shellGuest(ctx, so.Base)
 	if err != nil {
 		var st *stop
@@ -55,46 +55,42 @@ func Shell(ctx context.Context, o Options, so ShellOptions) (int, error) {
 }
 
 func (r *runner) shellGuest(ctx context.Context, base bool) (*vm.Guest, error) {
-	p, err := testplans.Load(r.o.Plan)
-	if err != nil {
+	if err := r.readPlan(); err != nil {
 		return nil, err
 	}
-	if r.o.Debug {
-		if p, err = p.WithDebug(); err != nil {
-			return nil, &testplans.Error{Name: r.o.Plan, Msgs: []string{"  " + err.Error()}}
-		}
-	}
-	r.plan = p
-	if r.ser, err = LoadSeries(ctx, r.o.Sources, r.o.Stdin, r.o.Repo); err != nil {
+	if err := r.readSeries(ctx); err != nil {
 		return nil, err
 	}
-	m, err := kernelconfigs.LoadAll(p.Kernel.Configs...)
-	if err != nil {
+	if err := r.openStores(); err != nil {
 		return nil, err
 	}
-	r.cfg = kernel.Config{Fragments: m}
-	if r.cache, err = cache.Open(r.o.CacheDir); err != nil {
-		return nil, err
-	}
-	r.store = &kernel.Store{Cache: r.cache, NoSandbox: r.o.NoSandbox}
-	if r.tree, err = kernel.Resolve(ctx, r.cache, r.o.Tree, kernel.TreeOptions{Base: r.o.Base, SeriesBase: r.ser.BaseCommit}); err != nil {
+	if err := r.resolveTree(ctx, nil); err != nil {
 		return nil, err
 	}
 	defer r.tree.Close()
-	o, err := r.overlay(ctx, base)
+	all, err := r.stack(ctx, base)
 	if err != nil {
 		return nil, err
 	}
-	role := kernel.Patched
-	if base {
-		role = kernel.Base
+	for _, x := range all {
+		switch {
+		case x.res.Applies:
+		case x.companion != "":
+			return nil, r.misfit(x)
+		default:
+			return nil, &stop{checks.Fail, fmt.Sprintf("patch %d does not apply to %s: %s", x.patch.Index, r.tree, strings.TrimSpace(x.res.Reason))}
+		}
+	}
+	o, role := r.base, kernel.Base
+	if n := len(r.overlays); !base && n > 0 {
+		o, role = r.overlays[n-1], kernel.Patched
 	}
 	req := kernel.Request{Tree: r.tree, Config: r.cfg, Overlay: kernel.FromDiff(o), Role: role, W: "1"}
 	k, err := r.store.Lookup(ctx, req)
 	if err != nil {
 		s := r.begin("build")
 		r.follow(s)
-		if k, err = r.store.Kernel(ctx, req); err != nil {
+		if k, err = r.kernel(ctx, req); err != nil {
 			s.End(view.Failed, "%s", firstLine(err))
 			return nil, err
 		}
@@ -106,48 +102,13 @@ func (r *runner) shellGuest(ctx context.Context, base bool) (*vm.Guest, error) {
 	}
 	want, err := vm.ParseAccel(r.accel())
 	if err != nil {
-		return nil, &testplans.Error{Name: "--accel", Msgs: []string{"  " + err.Error()}}
+		return nil, err
 	}
 	acc, err := vm.Probe(ctx, vm.ProbeOptions{Want: want, Kernel: k.Image(), CacheFile: r.cache.Path("accel.json")})
 	if err != nil {
 		return nil, err
 	}
+	p := r.plan
 	return vm.Boot(ctx, vm.Config{Kernel: k.Image(), KernelConfig: k.ConfigPath(), Initrds: []string{img.Path}, Append: p.Guest.Append,
-		CPUs: p.Guest.CPUs, MemMiB: int(p.Guest.Memory >> 20), Accel: acc.Accel, Slow: float64(max(1, p.Slow))})
-}
-
-// overlay applies companions and, unless base, the series.
-func (r *runner) overlay(ctx context.Context, base bool) (*diff.Overlay, error) {
-	o := diff.NewOverlay(r.tree)
-	put := func(files []*diff.File, what string) error {
-		next, res, err := diff.Apply(o, files, diff.Options{})
-		if err != nil {
-			return err
-		}
-		if !res.Applies {
-			return &stop{checks.Fail, fmt.Sprintf("%s does not apply to %s: %s", what, r.tree, strings.TrimSpace(res.Reason))}
-		}
-		o = next
-		return nil
-	}
-	for _, name := range r.plan.Kernel.Companions {
-		ps, err := companion(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range ps {
-			if err := put(p.Files, "companion "+name); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if base {
-		return o, nil
-	}
-	for _, p := range r.ser.Patches {
-		if err := put(p.Files, fmt.Sprintf("patch %d", p.Index)); err != nil {
-			return nil, err
-		}
-	}
-	return o, nil
+		CPUs: p.Guest.CPUs, MemMiB: int(p.Guest.Memory >> 20), Accel: acc.Accel, Slow: float64(max(1, p.Slow)), InfoLog: func(l string) { r.o.View.Print("%s", l) }})
 }
