@@ -8,12 +8,14 @@ package fio
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -48,11 +50,28 @@ type Output struct {
 // Job is one job, or one group with group_reporting.
 type Job struct {
 	Name    string            `json:"name"`
-	Error   int               `json:"error"` // errno, 0 none
+	Error   int               `json:"error"`            // errno, 0 none
+	Errors  int64             `json:"errors,omitempty"` // I/O errors that continue_on_error let pass
 	Options map[string]string `json:"options,omitempty"`
 	Read    Dir               `json:"read"`
 	Write   Dir               `json:"write"`
 	Trim    Dir               `json:"trim"`
+	Mixed   Dir               `json:"mixed"` // of unified_rw_reporting, which has no others
+}
+
+// dirs are the directions by name, in the order of reports.
+func (j Job) dirs() []namedDir {
+	return []namedDir{{"read", j.Read}, {"write", j.Write}, {"trim", j.Trim}, {"mixed", j.Mixed}}
+}
+
+type namedDir struct {
+	name string
+	dir  Dir
+}
+
+// idle tells whether the job moved nothing.
+func (j Job) idle() bool {
+	return j.Read.Bytes+j.Write.Bytes+j.Mixed.Bytes == 0 && j.Trim.IOs == 0
 }
 
 // Dir is one data direction.
@@ -71,7 +90,28 @@ type Lat struct {
 	Min, Max float64
 	Mean     float64
 	N        int64
-	Percents []Percent // ascending, as fio gave them
+	Percents []Percent   // ascending, as fio gave them
+	Bins     []stats.Bin // of json+, ascending; none in plain json
+}
+
+// Hist is the distribution; ok is false when fio wrote no bins.
+func (l Lat) Hist() (h stats.Hist, ok bool) {
+	h = stats.Hist{Unit: "ns", Bins: l.Bins, Min: l.Min, Max: l.Max, Known: l.Max >= l.Min && l.Max > 0}
+	n := h.N()
+	h.Sum = l.Mean * float64(n)
+	// Bins that do not hold the I/Os that fio counted are of no use.
+	return h, n > 0 && n == l.N
+}
+
+// bin is the range of values that fio keeps in the bin that it names mid:
+// values below 128 ns each have their own, above that a bin is a 64th of the
+// power of two it lies in (fio's stat.h, FIO_IO_U_PLAT_BITS 6).
+func bin(mid float64, n int64) stats.Bin {
+	if mid < 128 {
+		return stats.Bin{Lo: mid, Hi: mid + 1, N: n}
+	}
+	half := math.Exp2(math.Floor(math.Log2(mid))-6) / 2
+	return stats.Bin{Lo: mid - half, Hi: mid + half, N: n}
 }
 
 // Percent is one entry of fio's percentile map.
@@ -84,11 +124,12 @@ type Percent struct {
 // percentile list with the key "0.00", several times, which are no results.
 func (l *Lat) UnmarshalJSON(b []byte) error {
 	var raw struct {
-		Min        float64         `json:"min"`
-		Max        float64         `json:"max"`
-		Mean       float64         `json:"mean"`
-		N          *int64          `json:"N"`
-		Percentile json.RawMessage `json:"percentile"`
+		Min        float64          `json:"min"`
+		Max        float64          `json:"max"`
+		Mean       float64          `json:"mean"`
+		N          *int64           `json:"N"`
+		Percentile json.RawMessage  `json:"percentile"`
+		Bins       map[string]int64 `json:"bins"`
 	}
 	if err := json.Unmarshal(b, &raw); err != nil {
 		return err
@@ -97,6 +138,12 @@ func (l *Lat) UnmarshalJSON(b []byte) error {
 	if raw.N != nil {
 		l.N = *raw.N
 	}
+	for k, n := range raw.Bins {
+		if mid, err := strconv.ParseFloat(k, 64); err == nil && n > 0 && mid >= 0 && mid < 1e18 {
+			l.Bins = append(l.Bins, bin(mid, n))
+		}
+	}
+	slices.SortFunc(l.Bins, func(a, b stats.Bin) int { return cmp.Compare(a.Lo, b.Lo) })
 	if len(raw.Percentile) == 0 || raw.Percentile[0] != '{' {
 		return nil
 	}
@@ -129,17 +176,40 @@ type rawDir struct {
 	Bytes  int64   `json:"io_bytes"`
 	IOs    int64   `json:"total_ios"`
 	BW     int64   `json:"bw_bytes"`
+	KBW    float64 `json:"bw"` // KiB per second
 	IOPS   float64 `json:"iops"`
 	Millis int64   `json:"runtime"`
 	Clat   Lat     `json:"clat_ns"`
 	Lat    Lat     `json:"lat_ns"`
+	// Of fio before 3.0, in microseconds; its io_bytes are KiB.
+	OldClat *Lat `json:"clat"`
+	OldLat  *Lat `json:"lat"`
 }
 
 func (r rawDir) dir() Dir {
 	d := Dir{Bytes: r.Bytes, IOs: r.IOs, BW: r.BW, IOPS: r.IOPS, Millis: r.Millis, Clat: r.Clat, Lat: r.Lat}
+	if r.OldClat != nil || r.OldLat != nil {
+		d.Bytes <<= 10
+		d.BW = int64(r.KBW * 1024)
+		for _, x := range []struct {
+			from *Lat
+			to   *Lat
+		}{{r.OldClat, &d.Clat}, {r.OldLat, &d.Lat}} {
+			if x.from == nil {
+				continue
+			}
+			l := Lat{Min: x.from.Min * 1000, Max: x.from.Max * 1000, Mean: x.from.Mean * 1000, N: x.from.N}
+			for _, p := range x.from.Percents {
+				l.Percents = append(l.Percents, Percent{p.P, p.NS * 1000})
+			}
+			*x.to = l
+		}
+	}
 	for _, l := range []*Lat{&d.Clat, &d.Lat} {
 		if l.N < 0 { // fio before 3.0 has no N
-			l.N = r.IOs
+			if l.N = r.IOs; l.Mean == 0 && l.Max == 0 {
+				l.N = 0
+			}
 		}
 	}
 	return d
@@ -158,55 +228,94 @@ func Parse(r io.Reader) (Output, error) {
 	if len(b) > maxOutput {
 		return Output{}, fmt.Errorf("fio's output is larger than %d MiB", maxOutput>>20)
 	}
+	// With --status-interval there is one document after the other; the last
+	// one is the result.
+	var last *Output
 	var lastErr error
-	for start := docStart(b, 0); start >= 0; start = docStart(b, start+1) {
-		var raw struct {
-			Version string `json:"fio version"`
-			Jobs    []struct {
-				Name    string                     `json:"jobname"`
-				Error   int                        `json:"error"`
-				Options map[string]json.RawMessage `json:"job options"`
-				Read    rawDir                     `json:"read"`
-				Write   rawDir                     `json:"write"`
-				Trim    rawDir                     `json:"trim"`
-			} `json:"jobs"`
-			Global map[string]json.RawMessage `json:"global options"`
-		}
-		d := json.NewDecoder(bytes.NewReader(b[start:]))
-		if err := d.Decode(&raw); err != nil {
+	end := 0
+	for start := docStart(b, 0); start >= 0; start = docStart(b, max(start+1, end)) {
+		o, n, err := document(b[start:])
+		if err != nil {
 			lastErr = err
 			continue
 		}
-		if raw.Version == "" && raw.Jobs == nil {
+		if o == nil {
 			continue
 		}
-		o := Output{Version: raw.Version}
-		o.Noise = append(noise(b[:start]), noise(b[start+int(d.InputOffset()):])...)
-		for _, j := range raw.Jobs {
-			job := Job{Name: j.Name, Error: j.Error, Options: map[string]string{}, Read: j.Read.dir(), Write: j.Write.dir(), Trim: j.Trim.dir()}
-			for _, m := range []map[string]json.RawMessage{raw.Global, j.Options} {
-				for k, v := range m {
-					var s string
-					if json.Unmarshal(v, &s) != nil {
-						s = string(v)
-					}
-					job.Options[k] = s
-				}
-			}
-			o.Jobs = append(o.Jobs, job)
+		o.Noise = noise(b[end:start])
+		if last != nil {
+			o.Noise = append(last.Noise, o.Noise...)
 		}
-		if len(o.Jobs) == 0 {
-			return o, errors.New("fio's JSON has no jobs")
-		}
-		return o, nil
+		last, end = o, start+n
 	}
-	if lastErr != nil {
-		if errors.Is(lastErr, io.ErrUnexpectedEOF) {
-			return Output{}, errors.New("fio's JSON is cut off: fio was killed, or its file system is full")
-		}
+	switch {
+	case last != nil && len(last.Jobs) == 0:
+		return *last, errors.New("fio's JSON has no jobs")
+	case last != nil && (lastErr == nil || !errors.Is(lastErr, io.ErrUnexpectedEOF)):
+		last.Noise = append(last.Noise, noise(b[end:])...)
+		return *last, nil
+	case lastErr != nil && errors.Is(lastErr, io.ErrUnexpectedEOF):
+		return Output{}, errors.New("fio's JSON is cut off: fio was killed, or its file system is full")
+	case lastErr != nil:
 		return Output{}, fmt.Errorf("fio's JSON cannot be read: %w", lastErr)
 	}
-	return Output{}, errors.New("no JSON document in fio's output: run it with --output-format=json")
+	return Output{}, errors.New("no JSON document in fio's output: run it with --output-format=json+")
+}
+
+// notJSON are the numbers that C prints and JSON does not know; fio writes
+// them as deviations of nothing.
+var notJSON = regexp.MustCompile(`(:\s*)-?(?:nan|inf)\b`)
+
+// document reads the JSON document that b begins with; nil when it is not
+// fio's. n is its length.
+func document(b []byte) (o *Output, n int, err error) {
+	var raw struct {
+		Version string `json:"fio version"`
+		Jobs    []struct {
+			Name    string                     `json:"jobname"`
+			Error   int                        `json:"error"`
+			Errors  int64                      `json:"total_err"`
+			Options map[string]json.RawMessage `json:"job options"`
+			Read    rawDir                     `json:"read"`
+			Write   rawDir                     `json:"write"`
+			Trim    rawDir                     `json:"trim"`
+			Mixed   rawDir                     `json:"mixed"`
+		} `json:"jobs"`
+		Global map[string]json.RawMessage `json:"global options"`
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	err = d.Decode(&raw)
+	if err != nil && notJSON.Match(b) {
+		// As many bytes as before, so that the length still holds.
+		fixed := notJSON.ReplaceAllFunc(b, func(m []byte) []byte {
+			i := bytes.IndexFunc(m[1:], func(r rune) bool { return r == '-' || r == 'n' || r == 'i' }) + 1
+			return append(append(slices.Clone(m[:i]), '0'), bytes.Repeat([]byte(" "), len(m)-i-1)...)
+		})
+		d = json.NewDecoder(bytes.NewReader(fixed))
+		err = d.Decode(&raw)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	if raw.Version == "" && raw.Jobs == nil {
+		return nil, 0, nil
+	}
+	o = &Output{Version: raw.Version}
+	for _, j := range raw.Jobs {
+		job := Job{Name: j.Name, Error: j.Error, Errors: j.Errors, Options: map[string]string{},
+			Read: j.Read.dir(), Write: j.Write.dir(), Trim: j.Trim.dir(), Mixed: j.Mixed.dir()}
+		for _, m := range []map[string]json.RawMessage{raw.Global, j.Options} {
+			for k, v := range m {
+				var s string
+				if json.Unmarshal(v, &s) != nil {
+					s = string(v)
+				}
+				job.Options[k] = s
+			}
+		}
+		o.Jobs = append(o.Jobs, job)
+	}
+	return o, int(d.InputOffset()), nil
 }
 
 // docStart finds the next "{" that begins a line.
@@ -300,7 +409,11 @@ func (o Output) Findings(where checks.Where) []checks.Finding {
 			f := ruleError.New(where, "job %q failed: %s (%s)", j.Name, ErrnoName(j.Error), unix.Errno(j.Error).Error())
 			f.Evidence = o.Noise
 			out = append(out, f)
-		case j.Read.Bytes+j.Write.Bytes == 0 && j.Trim.IOs == 0:
+		case j.Errors != 0:
+			f := ruleError.New(where, "job %q went on after %d I/O errors", j.Name, j.Errors)
+			f.Evidence = o.Noise
+			out = append(out, f)
+		case j.idle():
 			out = append(out, ruleNoIO.New(where, "job %q moved no data", j.Name))
 		}
 	}
@@ -318,12 +431,12 @@ func (o Output) Verdict() checks.Verdict {
 	v := checks.Pass
 	for _, j := range o.Jobs {
 		switch {
-		case j.Misaligned(), j.Error == 0 && j.Read.Bytes+j.Write.Bytes == 0 && j.Trim.IOs == 0:
+		case j.Error != 0 && !j.Misaligned(), j.Errors != 0:
+			v = checks.Fail
+		case j.Misaligned(), j.idle():
 			if v == checks.Pass {
 				v = checks.Infra
 			}
-		case j.Error != 0:
-			v = checks.Fail
 		}
 	}
 	for _, n := range o.Noise {
@@ -332,205 +445,4 @@ func (o Output) Verdict() checks.Verdict {
 		}
 	}
 	return v
-}
-
-// Row is one line of a latency table.
-type Row struct {
-	Job   string  `json:"job"`
-	Dir   string  `json:"dir"`  // read, write
-	Kind  string  `json:"kind"` // clat, or lat when fio kept no clat
-	N     int64   `json:"n"`
-	Min   float64 `json:"min"` // nanoseconds
-	Max   float64 `json:"max"`
-	Mean  float64 `json:"mean"`
-	Cells []Cell  `json:"cells"`
-}
-
-// Cell is one quantile: a value, or why there is none.
-type Cell struct {
-	Q    float64 `json:"q"`              // 0.99
-	NS   float64 `json:"ns"`             // only when OK
-	OK   bool    `json:"ok"`             //
-	Text string  `json:"text,omitempty"` // "n/a (n=20)" when not OK
-}
-
-// Latency gives a row for each job and direction that did I/O, with the
-// quantiles asked for. A job that failed gives none. Values of fio come from
-// the middle of histogram buckets, so they are brought into [min, max] and
-// into order.
-func (o Output) Latency(qs ...float64) []Row {
-	qs = append([]float64(nil), qs...)
-	sort.Float64s(qs)
-	var rows []Row
-	for _, j := range o.Jobs {
-		if j.Error != 0 {
-			continue
-		}
-		for _, d := range []struct {
-			name string
-			dir  Dir
-		}{{"read", j.Read}, {"write", j.Write}} {
-			if d.dir.IOs == 0 || d.dir.Bytes == 0 {
-				continue
-			}
-			r := Row{Job: j.Name, Dir: d.name, Kind: "clat"}
-			l := d.dir.Clat
-			if l.N <= 0 { // disable_clat=1
-				r.Kind, l = "lat", d.dir.Lat
-			}
-			r.N, r.Min, r.Max, r.Mean = l.N, l.Min, l.Max, l.Mean
-			last := l.Min
-			for _, q := range qs {
-				c := Cell{Q: q}
-				p, found := l.at(q)
-				switch {
-				case l.N <= 0 || !found:
-					c.Text = "n/a"
-				case l.N < int64(stats.Needed(q)):
-					c.Text = stats.NA(int(l.N))
-				default:
-					c.OK = true
-					c.NS = math.Max(last, math.Min(math.Max(p, l.Min), l.Max))
-					last = c.NS
-				}
-				r.Cells = append(r.Cells, c)
-			}
-			rows = append(rows, r)
-		}
-	}
-	return rows
-}
-
-func (l Lat) at(q float64) (float64, bool) {
-	for _, p := range l.Percents {
-		if math.Abs(p.P-q*100) < 1e-6 {
-			return p.NS, true
-		}
-	}
-	return 0, false
-}
-
-// Metric is one number of a run that may be compared over repeats.
-type Metric struct {
-	Name   string // "nfs read bw"
-	Value  float64
-	Unit   string // "B/s", "1/s", "ns"
-	Better stats.Better
-}
-
-// Metrics of a run that passed; none of one that did not.
-func (o Output) Metrics(qs ...float64) []Metric {
-	if o.Verdict() != checks.Pass {
-		return nil
-	}
-	var ms []Metric
-	for _, j := range o.Jobs {
-		for _, d := range []struct {
-			name string
-			dir  Dir
-		}{{"read", j.Read}, {"write", j.Write}} {
-			if d.dir.IOs == 0 || d.dir.Bytes == 0 {
-				continue
-			}
-			p := j.Name + " " + d.name + " "
-			ms = append(ms,
-				Metric{p + "bw", float64(d.dir.BW), "B/s", stats.HigherIsBetter},
-				Metric{p + "iops", d.dir.IOPS, "1/s", stats.HigherIsBetter})
-		}
-	}
-	for _, r := range o.Latency(qs...) {
-		for _, c := range r.Cells {
-			if c.OK {
-				ms = append(ms, Metric{fmt.Sprintf("%s %s %s p%g", r.Job, r.Dir, r.Kind, math.Round(c.Q*1e6)/1e4), c.NS, "ns", stats.LowerIsBetter})
-			}
-		}
-	}
-	return ms
-}
-
-// notPart are options that may differ between runs that are compared.
-var notPart = map[string]bool{"filename": true, "directory": true, "name": true, "randseed": true, "output": true}
-
-// Comparable says whether two runs did the same work; why names the options
-// that differ.
-func Comparable(a, b Output) (ok bool, why []string) {
-	if a.Version != b.Version {
-		why = append(why, fmt.Sprintf("fio %s and %s", a.Version, b.Version))
-	}
-	if len(a.Jobs) != len(b.Jobs) {
-		return false, append(why, fmt.Sprintf("%d and %d jobs", len(a.Jobs), len(b.Jobs)))
-	}
-	for i := range a.Jobs {
-		x, y := a.Jobs[i].Options, b.Jobs[i].Options
-		keys := map[string]bool{}
-		for k := range x {
-			keys[k] = true
-		}
-		for k := range y {
-			keys[k] = true
-		}
-		var diff []string
-		for k := range keys {
-			if !notPart[k] && x[k] != y[k] {
-				diff = append(diff, fmt.Sprintf("job %q: %s=%q and %q", a.Jobs[i].Name, k, x[k], y[k]))
-			}
-		}
-		sort.Strings(diff)
-		why = append(why, diff...)
-	}
-	return len(why) == 0, why
-}
-
-// Compared is one metric over two groups of runs.
-type Compared struct {
-	Metric Metric
-	stats.Result
-}
-
-// Compare compares groups of repeats, metric by metric, with the correction
-// for many comparisons. When the groups did not do the same work, differs
-// names the options: then the numbers compare the jobs, not the kernels, and
-// no gate may use them.
-func Compare(base, patched []Output, lim stats.Limits, qs ...float64) (cs []Compared, differs []string) {
-	all := append(append([]Output(nil), base...), patched...)
-	named := map[string]bool{}
-	for i := range all {
-		_, why := Comparable(all[0], all[i])
-		for _, w := range why {
-			if !named[w] {
-				named[w] = true
-				differs = append(differs, w)
-			}
-		}
-	}
-	collect := func(runs []Output) map[string][]float64 {
-		m := map[string][]float64{}
-		for _, r := range runs {
-			for _, x := range r.Metrics(qs...) {
-				m[x.Name] = append(m[x.Name], x.Value)
-			}
-		}
-		return m
-	}
-	var names []Metric
-	seen := map[string]bool{}
-	for _, r := range all {
-		for _, m := range r.Metrics(qs...) {
-			if !seen[m.Name] {
-				seen[m.Name] = true
-				names = append(names, m)
-			}
-		}
-	}
-	a, b := collect(base), collect(patched)
-	rs := make([]stats.Result, len(names))
-	for i, m := range names {
-		rs[i] = stats.Compare(a[m.Name], b[m.Name], m.Better, lim)
-	}
-	stats.Holm(rs, lim.Alpha)
-	out := make([]Compared, len(names))
-	for i := range names {
-		out[i] = Compared{names[i], rs[i]}
-	}
-	return out, differs
 }

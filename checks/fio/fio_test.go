@@ -4,13 +4,13 @@ package fio
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"patchcheck/checks"
-	"patchcheck/checks/stats"
 )
 
 // doc makes a small fio document: one job that reads n blocks.
@@ -96,8 +96,8 @@ func TestVerdictAndFindings(t *testing.T) {
 		if !strings.HasPrefix(got, c.finding) || c.finding == "" && got != "" {
 			t.Errorf("%s: %q", c.name, got)
 		}
-		if c.verdict != checks.Pass && o.Metrics(0.5) != nil {
-			t.Errorf("%s: metrics of a run that is no result", c.name)
+		if c.verdict != checks.Pass && (Pool(o) != nil || o.Latency(0.5) != nil) {
+			t.Errorf("%s: numbers of a run that is no result", c.name)
 		}
 	}
 }
@@ -116,32 +116,125 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-func TestCompare(t *testing.T) {
-	runs := func(opts string, ns ...int) (os []Output) {
-		for _, n := range ns {
-			os = append(os, parse(t, doc(0, n, opts, "")))
-		}
-		return os
-	}
-	a := runs(`"bs": "4k"`, 1000, 1010, 990, 1005, 1001)
-	if _, differs := Compare(a, runs(`"bs": "16k"`, 1, 2, 3, 4, 5), stats.Limits{}); len(differs) != 1 || !strings.Contains(differs[0], `bs="4k" and "16k"`) {
-		t.Errorf("other work: %v", differs)
-	}
-	cs, differs := Compare(a, runs(`"bs": "4k"`, 700, 710, 690, 705, 701), stats.Limits{}, 0.5)
-	if differs != nil {
-		t.Fatal(differs)
-	}
-	for _, c := range cs {
-		want := stats.NoDifference
-		if c.Metric.Name == "j read bw" {
-			want = stats.Worse
-		}
-		if c.Outcome != want {
-			t.Errorf("%s: %s", c.Metric.Name, c.Result)
+func TestComparable(t *testing.T) {
+	a := parse(t, doc(0, 100, `"bs": "4k", "filename": "a"`, ""))
+	for _, c := range []struct{ opts, why string }{
+		{`"bs": "4k", "filename": "b"`, ""},
+		{`"bs": "4096", "filename": "b"`, ""},
+		{`"bs": "16k"`, `job "j": bs="4k" and "16k"`},
+		{`"bs": "4k", "iodepth": "8"`, `job "j": iodepth="" and "8"`},
+	} {
+		ok, why := Comparable(a, parse(t, doc(0, 100, c.opts, "")))
+		if ok != (c.why == "") || strings.Join(why, "; ") != c.why {
+			t.Errorf("%s: %v %q", c.opts, ok, why)
 		}
 	}
-	if cs, _ := Compare(a[:3], a[:3], stats.Limits{}); cs[0].Outcome != stats.TooFew {
-		t.Errorf("three runs: %s", cs[0].Result)
+	b := a
+	b.Version = "fio-3.36"
+	if _, why := Comparable(a, b); len(why) != 1 || why[0] != "fio-3.33 and fio-3.36" {
+		t.Errorf("versions: %q", why)
+	}
+}
+
+// binned makes a document of json+ with n I/Os in one bin of each value.
+func binned(millis int, bins map[int]int) string {
+	n, sum := 0, 0
+	lo, hi := 1<<30, 0
+	var text []string
+	for v, k := range bins {
+		n, sum, lo, hi = n+k, sum+v*k, min(lo, v), max(hi, v)
+		text = append(text, fmt.Sprintf(`"%d": %d`, v, k))
+	}
+	d := doc(0, n, `"bs": "4k"`, fmt.Sprintf(`{"min": %d, "max": %d, "mean": %g, "N": %d, "bins": {%s}}`, lo, hi, float64(sum)/float64(n), n, strings.Join(text, ", ")))
+	d = strings.ReplaceAll(d, `"bw_bytes" : `+fmt.Sprint(n*4096), `"bw_bytes" : `+fmt.Sprint(n*4096*1000/millis))
+	return strings.ReplaceAll(d, `"runtime" : 1000`, fmt.Sprintf(`"runtime" : %d`, millis))
+}
+
+func TestPool(t *testing.T) {
+	a := parse(t, binned(1000, map[int]int{1000: 990, 2000: 10}))
+	b := parse(t, binned(3000, map[int]int{1000: 100, 3000: 900}))
+	ps := Pool(a, b)
+	if len(ps) != 1 || ps[0].Runs != 2 || ps[0].N != 2000 || ps[0].IOs != 2000 || ps[0].Min != 1000 || ps[0].Max != 3000 {
+		t.Fatalf("%+v", ps)
+	}
+	p := ps[0]
+	if want := (1010.0*1000 + 2800*1000) / 2000; p.Mean != want {
+		t.Errorf("mean %g, want %g", p.Mean, want)
+	}
+	if math.Abs(p.BW-2000*4096/4.0) > 1 { // fio's own rates are whole numbers
+		t.Errorf("bytes per second over all of the time: %g", p.BW)
+	}
+	// 1090 of 2000 values lie near 1000 and 900 near 3000. The mean of the two
+	// runs' medians would be 2000, where hardly anything is.
+	cs := p.Quantiles(0.5, 0.9, 0.99, 0.9999)
+	if c := cs[0]; !c.OK || c.NS < 990 || c.NS > 1010 {
+		t.Errorf("p50 %+v", c)
+	}
+	if c := cs[2]; !c.OK || c.NS < 2950 || c.NS > 3000 {
+		t.Errorf("p99 %+v", c)
+	}
+	if c := cs[3]; c.OK || c.Text != "n/a (n=2000)" {
+		t.Errorf("p99.99 %+v", c)
+	}
+	// Without bins, percentiles of two runs cannot be put together.
+	plain := parse(t, doc(0, 1000, `"bs": "4k"`, ""))
+	if c := Pool(plain, plain)[0].Quantiles(0.5)[0]; c.OK || c.Text != "n/a (no bins)" {
+		t.Errorf("plain: %+v", c)
+	}
+	// numjobs without group_reporting: side by side, so the rates add up.
+	two := plain
+	two.Jobs = append(append([]Job(nil), plain.Jobs...), plain.Jobs...)
+	if p := Pool(two); len(p) != 1 || p[0].Runs != 1 || p[0].BW != 2*1000*4096 || p[0].N != 2000 {
+		t.Errorf("numjobs: %+v", p)
+	}
+	// Bins that do not hold all I/Os are not used.
+	bad := parse(t, strings.Replace(binned(1000, map[int]int{1000: 100}), `"1000": 100`, `"1000": 7`, 1))
+	if _, ok := Pool(bad)[0].Hist(); ok {
+		t.Error("bins that lack I/Os were used")
+	}
+	if Pool(parse(t, doc(5, 10, "", ""))) != nil {
+		t.Error("a failed run gave numbers")
+	}
+}
+
+func TestBin(t *testing.T) {
+	// Neighbours of fio's own list of bin values touch.
+	for _, c := range []struct{ mid, lo, hi float64 }{{5, 5, 6}, {127, 127, 128}, {129, 128, 130}, {131, 130, 132}, {1096, 1088, 1104}, {1112, 1104, 1120}} {
+		if b := bin(c.mid, 1); b.Lo != c.lo || b.Hi != c.hi {
+			t.Errorf("%g: %+v, want %g to %g", c.mid, b, c.lo, c.hi)
+		}
+	}
+}
+
+func TestForms(t *testing.T) {
+	// Several documents, as --status-interval writes them: the last is the result.
+	o := parse(t, doc(0, 10, "", "")+doc(0, 30, "", ""))
+	if o.Jobs[0].Read.IOs != 30 {
+		t.Errorf("%+v", o.Jobs[0].Read)
+	}
+	if _, err := Parse(strings.NewReader(doc(0, 10, "", "") + doc(0, 30, "", "")[:300])); err == nil {
+		t.Error("the last document is cut off")
+	}
+	// C's nan and inf.
+	o = parse(t, strings.Replace(doc(0, 1000, "", ""), `"iops" : 10.5`, `"bw_dev" : -nan, "x" : inf, "iops" : 10.5`, 1)+"fio: trailing, err=5\n")
+	if o.Jobs[0].Read.IOPS != 10.5 || len(o.Noise) != 1 {
+		t.Errorf("%+v", o)
+	}
+	// continue_on_error: the job's own error stays 0.
+	o = parse(t, strings.Replace(doc(0, 1000, "", ""), `"error" : 0,`, `"error" : 0, "total_err" : 3,`, 1))
+	if o.Verdict() != checks.Fail {
+		t.Error(o.Verdict())
+	}
+	// fio 2: microseconds and KiB.
+	o = parse(t, `{"fio version": "fio-2.21", "jobs": [{"jobname": "j", "error": 0, "read": {"io_bytes": 4000, "bw": 1000, "iops": 250, "runtime": 4000, "total_ios": 1000,
+		"clat": {"min": 1, "max": 50, "mean": 2.5, "stddev": 1, "percentile": {"50.000000": 2}}}, "write": {"io_bytes": 0, "total_ios": 0}}]}`)
+	if p := Pool(o)[0]; p.Bytes != 4000<<10 || p.BW != 1024000 || p.Mean != 2500 || p.N != 1000 || p.Quantiles(0.5)[0].NS != 2000 {
+		t.Errorf("%+v", p)
+	}
+	// unified_rw_reporting
+	o = parse(t, strings.Replace(doc(0, 1000, "", ""), `"read" :`, `"mixed" :`, 1))
+	if p := Pool(o); len(p) != 1 || p[0].Dir != "mixed" || o.Verdict() != checks.Pass {
+		t.Errorf("%+v", p)
 	}
 }
 
@@ -188,28 +281,13 @@ func TestSamples(t *testing.T) {
 	if got := row(load("B92-noclat.json"), 0.5); got != "write lat, n/a" {
 		t.Errorf("no clat: %s", got)
 	}
-	group := func(g string) (os []Output) {
-		for i := 1; i <= 5; i++ {
-			os = append(os, load(fmt.Sprintf("B90-%s-%d.json", g, i)))
+	for i := 1; i <= 5; i++ {
+		a, aa, b := load(fmt.Sprintf("B90-A-%d.json", i)), load(fmt.Sprintf("B90-AA-%d.json", i)), load(fmt.Sprintf("B90-B-%d.json", i))
+		if ok, why := Comparable(a, aa); !ok {
+			t.Errorf("the same job: %q", why)
 		}
-		return os
-	}
-	cs, differs := Compare(group("A"), group("AA"), stats.Limits{}, 0.5, 0.9, 0.99, 0.999)
-	if differs != nil || len(cs) < 8 {
-		t.Fatal(differs, len(cs))
-	}
-	for _, c := range cs {
-		if c.Outcome != stats.NoDifference {
-			t.Errorf("same job twice: %s: %s", c.Metric.Name, c.Result)
-		}
-	}
-	cs, differs = Compare(group("A"), group("B"), stats.Limits{}, 0.5)
-	if len(differs) != 1 {
-		t.Errorf("options: %q", differs)
-	}
-	for _, c := range cs {
-		if c.Outcome == stats.NoDifference {
-			t.Errorf("another block size: %s: %s", c.Metric.Name, c.Result)
+		if ok, why := Comparable(a, b); ok || len(why) != 1 {
+			t.Errorf("another block size: %q", why)
 		}
 	}
 }
@@ -235,6 +313,6 @@ func FuzzParse(f *testing.F) {
 				last = c.NS
 			}
 		}
-		o.Metrics(0.5)
+		Pool(o, o)
 	})
 }

@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package stats compares measurements of two kernels and says so when they do
-// not allow an answer. It works on samples, one value for each run, never on
-// means; it prefers "no difference shown" and "n/a" to a number that means
-// nothing.
+// not allow an answer. It works on one value for each independent unit (a
+// boot, or a run where boots cannot be told apart), never on I/Os and never on
+// means of means.
 //
-// Rules: medians; a rank test (Mann-Whitney U, golang.org/x/perf/benchmath)
-// that no single outlier can turn; a bootstrap interval for the change of the
-// median; a smallest effect that is worth naming; at least MinRuns runs on
-// each side.
+// A difference is claimed when three things agree: the rank test
+// (Mann-Whitney U, golang.org/x/perf/benchmath), whose error holds whatever
+// the noise looks like and which no single outlier can turn; a bootstrap
+// interval, of the means or of the medians, that lies on one side of zero; and
+// the correction for the number of comparisons. Everything else is "no
+// difference shown", together with the size that would have been seen.
 package stats
 
 import (
+	"cmp"
 	"fmt"
 	"math"
-	"math/rand/v2"
+	"slices"
 	"sort"
+	"strconv"
 
 	"golang.org/x/perf/benchmath"
 
@@ -28,29 +32,28 @@ type Better int
 const (
 	HigherIsBetter Better = iota // throughput
 	LowerIsBetter                // latency, time
+	NeitherIsBetter
 )
 
 // Limits of a comparison.
 type Limits struct {
-	MinRuns    int     // on each side; default 5, with which p can reach 0.008
-	Alpha      float64 // of the rank test; default 0.05
-	Floor      float64 // smallest relative change of the median that counts; default 0.05
-	Confidence float64 // of the interval; default 0.95
+	MinRuns int     // on each side; default 5, with which the rank test can reach 0.008
+	Alpha   float64 // chance of a false claim; default 0.05
+	Level   float64 // of intervals and of the rank test, as an error; default Alpha. A look at unfinished data has a smaller one
+	// Floor is the smallest relative change worth a claim. Runs whose order
+	// nobody randomised differ by some percent for reasons of their own; see
+	// LooseFloor.
+	Floor  float64
+	Rounds int // of bootstraps; default by size of the sample
 }
 
+// LooseFloor is the Floor for results that were not made in random order.
+const LooseFloor = 0.05
+
 func (l Limits) withDefaults() Limits {
-	if l.MinRuns == 0 {
-		l.MinRuns = 5
-	}
-	if l.Alpha == 0 {
-		l.Alpha = 0.05
-	}
-	if l.Floor == 0 {
-		l.Floor = 0.05
-	}
-	if l.Confidence == 0 {
-		l.Confidence = 0.95
-	}
+	l.MinRuns = cmp.Or(l.MinRuns, 5)
+	l.Alpha = cmp.Or(l.Alpha, 0.05)
+	l.Level = cmp.Or(l.Level, l.Alpha)
 	return l
 }
 
@@ -61,38 +64,80 @@ const (
 	NoDifference Outcome = "no difference shown"
 	Improved     Outcome = "better"
 	Worse        Outcome = "worse"
+	Differs      Outcome = "different" // without a better side
+	Same         Outcome = "the same"  // exact counts only
 	TooFew       Outcome = "too few runs"
 	NotUsable    Outcome = "not usable"
 )
 
+// Claims tells whether the outcome says that the kernels differ.
+func (o Outcome) Claims() bool { return o == Improved || o == Worse || o == Differs }
+
+// Answers tells whether there was a comparison at all.
+func (o Outcome) Answers() bool { return o != TooFew && o != NotUsable }
+
 // Result of a comparison of base with patched.
 type Result struct {
 	Outcome  Outcome  `json:"outcome"`
+	Better   Better   `json:"-"`
 	NBase    int      `json:"n_base"`
 	NPatched int      `json:"n_patched"`
-	Base     float64  `json:"base"`    // median
-	Patched  float64  `json:"patched"` // median
-	Delta    float64  `json:"delta"`   // relative change of the median, 0.2 is +20 %
-	Lo       float64  `json:"lo"`      // interval of Delta
-	Hi       float64  `json:"hi"`
-	P        float64  `json:"p"` // of the rank test
+	Level    float64  `json:"level"`           // error of the intervals: 0.05 for 95 %
+	Mean     Contrast `json:"mean"`            // of the means of the units
+	Median   Contrast `json:"median"`          // of the medians of the units
+	RankP    float64  `json:"rank_p"`          // Mann-Whitney U, two-sided
+	Cliff    float64  `json:"cliff"`           // effect size of the rank test, -1 to 1
+	Hedges   *float64 `json:"hedges_g"`        // standardised difference of means; null where nothing varies
+	Seen     *float64 `json:"would_have_seen"` // difference of means found with chance Power; null: none
+	PAdj     float64  `json:"p_adjusted"`      // for the number of comparisons; set by Decide
+	Spread   float64  `json:"spread"`          // distance of the base's quartiles by its median
 	Warnings []string `json:"warnings,omitempty"`
+
+	lim Limits
+}
+
+// Location is the contrast that the claim rests on: the means, unless only the
+// medians differ or an outlier hides the means.
+func (r Result) Location() Contrast {
+	if r.Median.Excludes0() && !r.Mean.Excludes0() {
+		return r.Median
+	}
+	return r.Mean
+}
+
+// Relative gives a contrast as shares of its base value; ok is false when that
+// is zero.
+func (c Contrast) Relative() (d, lo, hi float64, ok bool) {
+	if c.Base == 0 {
+		return 0, 0, 0, false
+	}
+	d, lo, hi = c.Diff/c.Base, c.Lo/c.Base, c.Hi/c.Base
+	if c.Base < 0 {
+		lo, hi = hi, lo
+	}
+	return d, lo, hi, true
 }
 
 // Rules of this package.
 var Rules = []checks.Rule{ruleWorse}
 
 var ruleWorse = checks.Rule{ID: "perf.worse", Severity: checks.Error, Title: "a measurement got worse",
-	Source: "Mann-Whitney U over repeated runs, bootstrap interval of the median", Fix: "run more repeats; look for what the patch added to the measured path"}
+	Source: "Mann-Whitney U over repeated boots or runs, bootstrap interval of the difference", Fix: "run more repeats; look for what the patch added to the measured path"}
 
-// bootstrapRounds resamplings give the 95 % interval to about a hundredth of
-// its width.
-const bootstrapRounds = 2000
-
-// Compare compares two samples, one value for each run.
+// Compare compares two samples, one value for each unit, as the only
+// comparison there is.
 func Compare(base, patched []float64, better Better, lim Limits) Result {
+	rs := []Result{Measure(base, patched, better, lim)}
+	Decide(rs, 0)
+	return rs[0]
+}
+
+// Measure computes everything but the outcome, which needs all comparisons
+// that are made together: see Decide.
+func Measure(base, patched []float64, better Better, lim Limits) Result {
 	lim = lim.withDefaults()
-	r := Result{NBase: len(base), NPatched: len(patched), P: 1}
+	r := Result{NBase: len(base), NPatched: len(patched), Better: better, RankP: 1, PAdj: 1, Level: lim.Level, lim: lim}
+	r.Mean.P, r.Median.P = 1, 1
 	for _, s := range [][]float64{base, patched} {
 		for _, v := range s {
 			if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -102,100 +147,120 @@ func Compare(base, patched []float64, better Better, lim Limits) Result {
 			}
 		}
 	}
-	if len(base) > 0 {
-		r.Base = Median(base)
-	}
-	if len(patched) > 0 {
-		r.Patched = Median(patched)
-	}
 	if len(base) < lim.MinRuns || len(patched) < lim.MinRuns {
 		r.Outcome = TooFew
-		r.Warnings = append(r.Warnings, fmt.Sprintf("n=%d and %d, at least %d runs of each are needed", len(base), len(patched), lim.MinRuns))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("n=%d and %d, at least %d of each are needed", len(base), len(patched), lim.MinRuns))
+		if len(base) > 0 && len(patched) > 0 {
+			r.Median = Contrast{Base: Median(base), Patched: Median(patched), P: 1}
+			r.Median.Diff = r.Median.Patched - r.Median.Base
+			r.Mean = Contrast{Base: mean(base), Patched: mean(patched), P: 1}
+			r.Mean.Diff = r.Mean.Patched - r.Mean.Base
+		}
 		return r
 	}
-	if r.Base == 0 {
-		r.Outcome = NotUsable
-		r.Warnings = append(r.Warnings, "the base's median is 0: no relative change can be given")
-		return r
+	r.Mean = MeanContrast(base, patched, 1-lim.Level, lim.Rounds)
+	r.Median = MedianContrast(base, patched, 1-lim.Level, lim.Rounds)
+	r.Cliff = Cliff(base, patched)
+	if g := Hedges(base, patched); !math.IsNaN(g) && !math.IsInf(g, 0) {
+		r.Hedges = &g
 	}
-	r.Delta = r.Patched/r.Base - 1
-	r.Lo, r.Hi = bootstrap(base, patched, lim.Confidence)
+	if d := Detectable(base, patched, 1-lim.Level, lim.Level); !math.IsNaN(d) && !math.IsInf(d, 0) {
+		r.Seen = &d
+	}
 
 	// NewSample sorts what it is given.
-	th := &benchmath.Thresholds{CompareAlpha: lim.Alpha}
-	a := benchmath.NewSample(append([]float64(nil), base...), th)
-	b := benchmath.NewSample(append([]float64(nil), patched...), th)
-	c := benchmath.AssumeNothing.Compare(a, b)
-	r.P = c.P
+	th := &benchmath.Thresholds{CompareAlpha: lim.Level}
+	c := benchmath.AssumeNothing.Compare(benchmath.NewSample(slices.Clone(base), th), benchmath.NewSample(slices.Clone(patched), th))
+	r.RankP = c.P
 	for _, w := range c.Warnings {
 		r.Warnings = append(r.Warnings, w.Error())
 	}
-	if w := spread(base); w > 0.5 {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("the base's runs spread over %.0f %% of their median: a noisy host", w*100))
-	}
-	r.Outcome = NoDifference
-	if r.P >= lim.Alpha || math.Abs(r.Delta) < lim.Floor || r.Lo <= 0 && r.Hi >= 0 {
-		return r
-	}
-	if (r.Delta > 0) == (better == HigherIsBetter) {
-		r.Outcome = Improved
-	} else {
-		r.Outcome = Worse
+	if r.Spread = spread(base); r.Spread > 0.5 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("the base's values spread over %.0f %% of their median: a noisy host", r.Spread*100))
 	}
 	return r
 }
 
-// Holm corrects several comparisons of one run: with many metrics one of them
-// differs by chance. It turns those whose p does not stand the correction
-// into "no difference shown" and says so.
-func Holm(rs []Result, alpha float64) {
-	if alpha == 0 {
-		alpha = 0.05
-	}
-	var at []int
+// first is the part of the error that the primary comparison may use; the
+// others share the rest, or all of it once the primary's difference stands
+// (the fallback procedure of Wiens 2003).
+const first = 0.8
+
+// Decide sets the outcomes of comparisons that are made together, so that the
+// chance of any false claim among them stays below their error. primary is the
+// index of the comparison that the experiment was made for, -1 when there is
+// none; it is judged by the rank test and the intervals alone. The others also
+// need a bootstrap p value that stands Holm's correction.
+func Decide(rs []Result, primary int) {
+	var others []int
 	for i := range rs {
-		if rs[i].Outcome != TooFew && rs[i].Outcome != NotUsable {
-			at = append(at, i)
+		if rs[i].Outcome.Answers() && i != primary {
+			others = append(others, i)
 		}
 	}
-	sort.SliceStable(at, func(i, j int) bool { return rs[at[i]].P < rs[at[j]].P })
-	stop := false
-	for k, i := range at {
-		if rs[i].P > alpha/float64(len(at)-k) {
-			stop = true
+	share := 1.0
+	if primary >= 0 && rs[primary].Outcome.Answers() {
+		r := &rs[primary]
+		r.PAdj = r.RankP
+		if len(others) > 0 {
+			r.PAdj, share = math.Min(1, r.RankP/first), 1-first
 		}
-		if stop && (rs[i].Outcome == Worse || rs[i].Outcome == Improved) {
-			rs[i].Outcome = NoDifference
-			rs[i].Warnings = append(rs[i].Warnings, fmt.Sprintf("p=%.3f does not stand among %d comparisons", rs[i].P, len(at)))
+		if r.decide(r.PAdj); r.Outcome.Claims() {
+			share = 1
+		}
+	}
+	sort.SliceStable(others, func(i, j int) bool { return rs[others[i]].bootP() < rs[others[j]].bootP() })
+	adj := 0.0
+	for k, i := range others {
+		r := &rs[i]
+		p := r.bootP()
+		if len(others) == 1 && share == 1 {
+			p = r.RankP // nothing to correct
+		}
+		// Adjusted values do not fall along the order.
+		adj = math.Max(adj, math.Min(1, p*float64(len(others)-k)/share))
+		r.PAdj = math.Max(adj, r.RankP)
+		r.decide(r.PAdj)
+		if r.Outcome == NoDifference && r.RankP < r.Level && r.Location().Excludes0() && r.PAdj >= r.Level && len(rs) > 1 {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("p=%.3f does not stand among %d comparisons", r.RankP, len(rs)))
 		}
 	}
 }
 
-// bootstrap gives the interval of median(patched)/median(base)-1. The random
-// source is fixed, so that a report can be made again.
-func bootstrap(base, patched []float64, confidence float64) (lo, hi float64) {
-	rnd := rand.New(rand.NewPCG(1, 2))
-	ds := make([]float64, 0, bootstrapRounds)
-	a := make([]float64, len(base))
-	b := make([]float64, len(patched))
-	for range bootstrapRounds {
-		for i := range a {
-			a[i] = base[rnd.IntN(len(base))]
-		}
-		for i := range b {
-			b[i] = patched[rnd.IntN(len(patched))]
-		}
-		if m := medianInPlace(a); m != 0 {
-			ds = append(ds, medianInPlace(b)/m-1)
-		}
+// bootP is the p value of the better of two contrasts, corrected for the
+// choice.
+func (r Result) bootP() float64 { return math.Min(1, 2*math.Min(r.Mean.P, r.Median.P)) }
+
+func (r *Result) decide(p float64) {
+	r.Outcome = NoDifference
+	c := r.Location()
+	if p >= r.Level || r.RankP >= r.Level || !c.Excludes0() {
+		return
 	}
-	if len(ds) == 0 {
-		return math.Inf(-1), math.Inf(1)
+	// Means that say the contrary of the ranks are an outlier's.
+	if c.Diff > 0 != (r.Cliff > 0) {
+		return
 	}
-	sort.Float64s(ds)
-	tail := (1 - confidence) / 2
-	at := func(q float64) float64 { return ds[min(len(ds)-1, int(q*float64(len(ds))))] }
-	return at(tail), at(1 - tail)
+	if d, _, _, ok := c.Relative(); ok && math.Abs(d) < r.lim.Floor {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("a change of %+.1f %% is below the %g %% that count for these results", d*100, r.lim.Floor*100))
+		return
+	}
+	switch {
+	case r.Better == NeitherIsBetter:
+		r.Outcome = Differs
+	case (c.Diff > 0) == (r.Better == HigherIsBetter):
+		r.Outcome = Improved
+	default:
+		r.Outcome = Worse
+	}
+}
+
+func mean(xs []float64) float64 {
+	var s float64
+	for _, x := range xs {
+		s += x
+	}
+	return s / float64(len(xs))
 }
 
 // Median of a sample that is not empty.
@@ -222,16 +287,43 @@ func spread(xs []float64) float64 {
 	return math.Abs((s[(3*n)/4] - s[n/4]) / m)
 }
 
+// String is the result in one line, in percent of the base.
 func (r Result) String() string {
+	n := fmt.Sprintf("p=%.3f, n=%d+%d", r.RankP, r.NBase, r.NPatched)
 	switch r.Outcome {
 	case TooFew:
 		return fmt.Sprintf("n/a (n=%d)", min(r.NBase, r.NPatched))
 	case NotUsable:
 		return "n/a"
-	case NoDifference:
-		return fmt.Sprintf("no difference shown (p=%.3f, n=%d+%d)", r.P, r.NBase, r.NPatched)
+	case NoDifference, "":
+		if s, ok := r.SeenShare(); ok {
+			n = fmt.Sprintf("would have seen %s %%, %s", Figures(s*100, 2), n)
+		}
+		return fmt.Sprintf("%s (%s)", NoDifference, n)
 	}
-	return fmt.Sprintf("%s: %+.1f %% [%+.1f, %+.1f] (p=%.3f, n=%d+%d)", r.Outcome, r.Delta*100, r.Lo*100, r.Hi*100, r.P, r.NBase, r.NPatched)
+	c := r.Location()
+	d, lo, hi, ok := c.Relative()
+	if !ok {
+		return fmt.Sprintf("%s: %+.4g [%+.4g, %+.4g] (%s)", r.Outcome, c.Diff, c.Lo, c.Hi, n)
+	}
+	return fmt.Sprintf("%s: %+.1f %% [%+.1f, %+.1f] (%s)", r.Outcome, d*100, lo*100, hi*100, n)
+}
+
+// SeenShare is Seen as a share of the base's mean.
+func (r Result) SeenShare() (float64, bool) {
+	if r.Seen == nil || r.Mean.Base == 0 {
+		return 0, false
+	}
+	return math.Abs(*r.Seen / r.Mean.Base), true
+}
+
+// Figures prints x with n significant digits and no exponent.
+func Figures(x float64, n int) string {
+	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
+		return strconv.FormatFloat(x, 'f', -1, 64)
+	}
+	digits := n - 1 - int(math.Floor(math.Log10(math.Abs(x))))
+	return strconv.FormatFloat(x, 'f', max(0, digits), 64)
 }
 
 // Finding of a metric that got worse; ok is false for all other outcomes.
