@@ -131,6 +131,7 @@ the kernel tree it is called in ("patchcheck run").`,
 		a.runCmd(), a.planCmd(), a.reportCmd(), a.coverCmd(), a.runsCmd(), a.doctorCmd(),
 		a.shellCmd(), a.gcCmd(), a.treeCmd(), a.manCmd(), a.seriesCmd(), a.applyCmd(), a.consoleCmd(), a.warningsCmd(), a.subjectCmd(),
 		a.lintCmd(), a.explainCmd(), a.hookCmd(),
+		a.historyCmd(), a.diffCmd(),
 	)
 	return root
 }
