@@ -93,7 +93,7 @@ func TestMutants(t *testing.T) {
 			t.Fatalf("%s: %v", m.Name, err)
 		}
 		o := Options{Plan: small, Debug: m.Plan == mutants.Debug, Device: m.Device, NFS: m.NFS,
-			Fresh:  true,
+			Fresh:  m.Plan != mutants.Debug, // where minutes go into each boot, the base cell is reused
 			Series: ser, Tree: "debian:linux-source-7.3", CacheDir: root, RunsDir: filepath.Join(runs, m.Name),
 			Accel: "auto", Agent: agent, Tool: "test", hurry: mutantHurry, View: view.New(io.Discard)}
 		if m.Full || o.Debug {
