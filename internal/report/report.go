@@ -410,7 +410,11 @@ func cellValue(col testplans.Column, cells []*runfolder.Cell) string {
 func (p *Report) notRun() {
 	var out []string
 	if len(p.run.Cells) == 0 && len(p.run.Builds) > 0 {
-		out = append(out, "boot and workload (build only)")
+		what := "boot and workload"
+		if p.run.Verdict == checks.Pass {
+			what += " (build only)"
+		}
+		out = append(out, what)
 	}
 	out = append(out, p.run.NotRun...)
 	out = append(out, p.run.Plan.NotTested...)
