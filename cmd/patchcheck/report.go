@@ -16,6 +16,7 @@ import (
 	"patchcheck/internal/run"
 	"patchcheck/internal/runfolder"
 	"patchcheck/patches"
+	"patchcheck/schemas"
 )
 
 // openRun finds a run by folder, by id, or the newest for "" and "latest".
@@ -45,17 +46,28 @@ func (a *app) openRun(name string) (*runfolder.Run, error) {
 
 func (a *app) reportCmd() *cobra.Command {
 	var format string
+	var schema bool
 	cmd := &cobra.Command{
 		Use:   "report [RUN]",
 		Short: "Print what a run recorded, in one of several forms",
 		Long: `Print what a run recorded. RUN is a run folder or a run's id; default is the
 newest. Formats: text (for a terminal), cover (a block for the cover letter),
-patch (three lines for a commit message), markdown, json.`,
+patch (three lines for a commit message), markdown, json, junit (for Jenkins,
+GitLab and others), ktap (the kernel's test format), sarif (for code forges),
+bench (lines that benchstat compares). --schema prints the JSON Schema of the
+json format.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if schema {
+				_, err := a.stdout.Write(schemas.Run)
+				return err
+			}
 			r, err := a.openRun(strings.Join(args, ""))
 			if err != nil {
 				return err
+			}
+			if format == "sarif" {
+				return report.SARIF(a.stdout, r, ruleByID)
 			}
 			if err := report.Write(a.stdout, r, format); err != nil {
 				return usageError("%v", err)
@@ -64,6 +76,7 @@ patch (three lines for a commit message), markdown, json.`,
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "text", strings.Join(report.Formats, ", "))
+	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of the json format")
 	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(toAny(report.Formats), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

@@ -13,13 +13,14 @@ import (
 	"patchcheck/checks"
 	"patchcheck/internal/runfolder"
 	"patchcheck/patches/mail"
+	"patchcheck/schemas"
 )
 
 // Width is the longest line of text meant for a mail.
 const Width = 72
 
 // Formats lists what Write knows.
-var Formats = []string{"text", "cover", "patch", "markdown", "json"}
+var Formats = []string{"text", "cover", "patch", "markdown", "json", "junit", "ktap", "sarif", "bench"}
 
 // Write renders the run in one of Formats.
 func Write(w io.Writer, r *runfolder.Run, format string) error {
@@ -37,6 +38,14 @@ func Write(w io.Writer, r *runfolder.Run, format string) error {
 		return p.markdown(w)
 	case "json":
 		return p.json(w)
+	case "junit":
+		return junit(w, r)
+	case "ktap":
+		return ktap(w, r)
+	case "sarif":
+		return SARIF(w, r, nil)
+	case "bench":
+		return bench(w, r)
 	}
 	return fmt.Errorf("unknown report format %q: use one of %s", format, strings.Join(Formats, ", "))
 }
@@ -260,10 +269,18 @@ func escapeMarkdown(s string) string {
 func (p *Report) json(w io.Writer) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", " ")
-	return enc.Encode(struct {
-		Schema int               `json:"schema"`
-		Report *Report           `json:"report"`
-		Run    *runfolder.Run    `json:"run"`
-		Cells  []*runfolder.Cell `json:"cells"`
-	}{runfolder.Schema, p, p.run, p.run.Cells})
+	cells := p.run.Cells
+	if cells == nil {
+		cells = []*runfolder.Cell{}
+	}
+	return enc.Encode(Document{schemas.RunID, runfolder.Schema, p, p.run, cells})
+}
+
+// Document is the json format. schemas/run.schema.json describes it.
+type Document struct {
+	SchemaID string            `json:"$schema"` // names the JSON Schema
+	Schema   int               `json:"schema"`  // its version, and that of the run folder's files
+	Report   *Report           `json:"report"`  // what the run says, as the other formats say it
+	Run      *runfolder.Run    `json:"run"`     // run.json
+	Cells    []*runfolder.Cell `json:"cells"`   // cells/*.json, in the plan's order
 }
