@@ -144,7 +144,7 @@ func longer(a, b time.Duration) bool {
 // timing says why times of two runs cannot be compared; "" when they can.
 func timing(old, new *Facts) string {
 	for _, k := range []string{"accel", "host.cpu", "host.cpus"} {
-		if a, b := old.Versions[k], new.Versions[k]; a != b {
+		if a, b := old.Versions[k], new.Versions[k]; a != b && a != "" && b != "" {
 			return fmt.Sprintf("%s was %q and is %q", k, a, b)
 		}
 	}
@@ -223,7 +223,11 @@ func environment(old, new *Facts) []Environment {
 		}
 	}
 	slices.Sort(keys)
+	images := old.Versions["image"] != "" && new.Versions["image"] != ""
 	for _, k := range keys {
+		if strings.HasPrefix(k, "image.") && !images {
+			continue // a run that did not come to its image
+		}
 		// A kernel's release follows from tree and series; an image's key from
 		// its packages and the guest agent.
 		if strings.HasPrefix(k, "release.") || (old.Versions[k] == "" || new.Versions[k] == "") && !strings.HasPrefix(k, "image.") {
