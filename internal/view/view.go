@@ -41,6 +41,7 @@ type View struct {
 	drawn   bool
 	stop    chan struct{}
 	done    []*Step
+	observe func(Step)
 }
 
 // New makes a view on w. It is live when w is a terminal; colour is off with
@@ -68,6 +69,26 @@ type Step struct {
 	v *View
 }
 
+// Observe has f told of every step from now on: when it begins, when its detail
+// changes, when it ends. f takes the place of an earlier one; nil ends it. f
+// must be quick and must not use the view.
+func (v *View) Observe(f func(Step)) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.observe = f
+}
+
+func (v *View) told(s *Step) {
+	if v.observe != nil {
+		v.observe(s.public())
+	}
+}
+
+// public is a copy of what may be seen of a step.
+func (s *Step) public() Step {
+	return Step{Name: s.Name, Started: s.Started, Elapsed: s.Elapsed, Status: s.Status, Detail: s.Detail}
+}
+
 // Start begins a step. Steps do not nest: a running one is shown as ended.
 func (v *View) Start(name string) *Step {
 	s := &Step{Name: name, Started: time.Now(), v: v}
@@ -78,6 +99,7 @@ func (v *View) Start(name string) *Step {
 		v.stop = make(chan struct{})
 		go v.tick(v.stop)
 	}
+	v.told(s)
 	v.draw()
 	return s
 }
@@ -90,6 +112,7 @@ func (s *Step) Update(format string, args ...any) {
 	s.v.mu.Lock()
 	defer s.v.mu.Unlock()
 	s.Detail = fmt.Sprintf(format, args...)
+	s.v.told(s)
 	s.v.draw()
 }
 
@@ -106,6 +129,7 @@ func (s *Step) End(status Status, format string, args ...any) {
 		s.Detail = d
 	}
 	v.done = append(v.done, s)
+	v.told(s)
 	if v.running == s {
 		v.running = nil
 	}
