@@ -69,9 +69,21 @@ type namedDir struct {
 	dir  Dir
 }
 
-// idle tells whether the job moved nothing.
+// idle tells whether the job did nothing.
 func (j Job) idle() bool {
-	return j.Read.Bytes+j.Write.Bytes+j.Mixed.Bytes == 0 && j.Trim.IOs == 0
+	for _, d := range j.dirs() {
+		if j.did(d.dir) {
+			return false
+		}
+	}
+	return true
+}
+
+// did tells whether I/O happened. Engines that create, stat and delete files
+// or folders move no bytes; all others must.
+func (j Job) did(d Dir) bool {
+	e := j.Options["ioengine"]
+	return d.IOs > 0 && (d.Bytes > 0 || strings.HasPrefix(e, "file") || strings.HasPrefix(e, "dir"))
 }
 
 // Dir is one data direction.

@@ -93,7 +93,7 @@ func (o Output) pooled() []Pooled {
 	at := map[string]int{}
 	for _, j := range o.Jobs {
 		for _, d := range j.dirs() {
-			if d.dir.IOs == 0 || d.dir.Bytes == 0 {
+			if !j.did(d.dir) {
 				continue
 			}
 			kind, l := "clat", d.dir.Clat

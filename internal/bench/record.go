@@ -71,7 +71,12 @@ type Experiment struct {
 	Versions map[string]string `json:"versions,omitempty"` // fio, qemu, compiler: version line
 	Limits   []string          `json:"limits,omitempty"`   // what this experiment cannot show, in words
 
-	dir string // run folder; "" for an experiment that is not on disk
+	// Differs says how the sides are not alike, when the user compared them all
+	// the same.
+	Differs []string `json:"differs,omitempty"`
+
+	dir    string // run folder; "" for an experiment that is not on disk
+	rounds int    // of bootstraps, for tests; 0 is the default
 }
 
 // Design is what was decided before the first boot.
@@ -102,10 +107,14 @@ type Design struct {
 	Noise    NoiseLimits `json:"noise"`
 }
 
+// Counted ends the Kind of jobs that ran with probes: their times are not
+// compared, only what was counted and fio's work is.
+const Counted = ", counted"
+
 // Job is one piece of work that each boot does.
 type Job struct {
 	Name string `json:"name"`
-	Kind string `json:"kind"` // "fio", or the plan's workload kind
+	Kind string `json:"kind"` // "fio", or the plan's workload kind; ends in Counted when probes were active
 	Text string `json:"text"` // fio's job file, or the workload as YAML
 	Hash string `json:"hash"` // SHA-256 of Text
 }
