@@ -195,7 +195,8 @@ type Predict struct {
 	// as the limit allows their size. Without it that is known only from cells
 	// in which they were of the kind, so only up to the largest limit measured.
 	Where string `yaml:"where" json:"where,omitempty"`
-	UpTo  int64  `yaml:"up_to" json:"up_to"` // largest limit to tell it for
+	UpTo  int64  `yaml:"up_to" json:"up_to"`           // largest limit to tell it for
+	About string `yaml:"about" json:"about,omitempty"` // title of the figure: "Replies that go inline"
 }
 
 // Debug replaces parts of the plan for a debug kernel, which is slower.

@@ -77,6 +77,7 @@ type Measured struct {
 	Value     int64
 	Low, High int64 // predicted
 	Agrees    bool
+	Self      bool // the prediction comes from this very cell, so agreeing says little
 }
 
 // Result is all that can be told.
@@ -120,7 +121,7 @@ func Predict(p *testplans.Plan, cells []Cell) Result {
 				continue
 			}
 			at := curve.At(limit)
-			m := Measured{Cell: c.Spec.ID(), Device: c.Spec.Device.Name, NFS: nfs, Limit: limit, Value: value, Low: at.Low, High: at.High}
+			m := Measured{Cell: c.Spec.ID(), Device: c.Spec.Device.Name, NFS: nfs, Limit: limit, Value: value, Low: at.Low, High: at.High, Self: c.Spec.ID() == curve.From}
 			m.Agrees = value >= at.Low && value <= at.High
 			r.Measured = append(r.Measured, m)
 			if m.Agrees {

@@ -43,7 +43,8 @@ func StackedBars(f Frame, names []string, bars []Bar) Figure {
 	}
 	fig := Figure{Title: f.Title, Desc: f.Desc}
 	fig.Wide, fig.Narrow = draw(f, func(c *canvas) {
-		c.hatch(len(names))
+		styles := barStyles(len(names))
+		c.hatch(styles)
 		labels, notes := 0.0, 0.0
 		for _, b := range bars {
 			labels = math.Max(labels, textWidth(b.Label))
@@ -56,7 +57,7 @@ func StackedBars(f Frame, names []string, bars []Bar) Figure {
 		}
 		notes = math.Min(notes, c.width*.35)
 		c.right = c.width - notes - 10
-		c.top = c.legend(names, 0, func(i int, x, y float64) { c.box(i, x, y-5, 22, 10) })
+		c.top = c.legend(names, 0, func(i int, x, y float64) { c.box(styles[i], x, y-5, 22, 10) })
 		c.top += 4
 		c.bottom = c.top + row*float64(len(bars))
 		n := 6
@@ -79,7 +80,7 @@ func StackedBars(f Frame, names []string, bars []Bar) Figure {
 				if math.IsNaN(p) || p <= 0 {
 					continue
 				}
-				c.box(k, s.at(v), y+4, math.Max(s.at(v+p)-s.at(v), .8), 14)
+				c.box(styles[k%len(styles)], s.at(v), y+4, math.Max(s.at(v+p)-s.at(v), .8), 14)
 				v += p
 			}
 			class := "dim"

@@ -137,14 +137,28 @@ func (c *canvas) cross(x, y, r float64) {
 		num(x-r), num(y-r), num(x+r), num(y+r), num(x-r), num(y+r), num(x+r), num(y-r))
 }
 
-// hatch defines the fill patterns for n series; the first stays plain.
-func (c *canvas) hatch(n int) {
-	if n < 2 {
+// barStyles are the palette's entries for the parts of a bar: of two, the
+// second is the quiet one.
+func barStyles(n int) []int {
+	if n == 2 {
+		return []int{0, palette - 1}
+	}
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// hatch defines the fill patterns for the styles; the first one of the
+// palette stays plain.
+func (c *canvas) hatch(styles []int) {
+	if len(styles) < 2 {
 		return
 	}
 	c.b.WriteString("<defs>")
-	for i := 1; i < min(n, palette); i++ {
-		turn := []int{0, 45, -45, 90, 0, 20}[i]
+	for _, i := range styles[1:min(len(styles), palette)] {
+		turn := []int{0, 45, -45, 90, 0, 45}[i]
 		fmt.Fprintf(&c.b, "<pattern id=\"%s-h%d\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(%d)\"><rect class=\"f%d\" width=\"5\" height=\"5\" fill-opacity=\".28\"/><rect class=\"f%d\" width=\"1.5\" height=\"5\"/></pattern>", c.prefix, i+1, turn, i+1, i+1)
 	}
 	c.b.WriteString("</defs>\n")

@@ -53,7 +53,7 @@ figure.plot th:first-child,figure.plot td:first-child{text-align:left}
 figure.plot .scroll{overflow-x:auto}
 .plot text{fill:var(--plot-ink)}.plot text.dim{fill:var(--plot-dim)}.plot text.bad{fill:var(--plot-bad);font-weight:600}
 .plot .grid{stroke:var(--plot-grid);fill:none}.plot .axis{stroke:var(--plot-dim);fill:none}.plot .mark{stroke:var(--plot-dim);fill:none;stroke-dasharray:2 3}
-.plot .line{fill:none;stroke-width:1.75;stroke-linejoin:round}.plot .band{stroke:none;fill-opacity:.2}.plot .point{stroke-width:1.75}.plot .hollow{fill:var(--plot-bg)}
+.plot .line{fill:none;stroke-width:1.75;stroke-linejoin:round}.plot .band{stroke:none;fill-opacity:.2}.plot .point{stroke-width:1.75}.plot .hollow{fill:none}
 .plot .badmark{stroke:var(--plot-bad);fill:none;stroke-width:2.5}
 .plot .f1{fill:var(--plot-1)}.plot .f2{fill:var(--plot-2)}.plot .f3{fill:var(--plot-3)}.plot .f4{fill:var(--plot-4)}.plot .f5{fill:var(--plot-5)}.plot .f6{fill:var(--plot-6)}
 .plot .k1{stroke:var(--plot-1)}.plot .k2{stroke:var(--plot-2)}.plot .k3{stroke:var(--plot-3)}.plot .k4{stroke:var(--plot-4)}.plot .k5{stroke:var(--plot-5)}.plot .k6{stroke:var(--plot-6)}
