@@ -76,6 +76,14 @@ func (r *runner) build(ctx context.Context) (map[string]*guestKernel, error) {
 		status = view.Reused
 	}
 	s.End(status, "linux %s, %s, W=1 (%s)", base.Release, base.Toolchain.Version, built(base))
+	if role := r.o.Alone; role != "" {
+		if r.o.BuildOnly {
+			return nil, nil
+		}
+		r.kernelRecord(role, base, time.Since(start))
+		gk, err := r.guestKernel(ctx, role, baseReq, base)
+		return map[string]*guestKernel{role: gk}, err
+	}
 
 	s = r.begin("build")
 	r.follow(s)

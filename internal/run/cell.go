@@ -26,7 +26,7 @@ type caller interface {
 }
 
 // Rules of the guest's steps.
-var Rules = []checks.Rule{ruleContents, ruleStep, ruleHang, ruleDied, ruleSlowCall, ruleBoot, ruleMemory, ruleTime, ruleTransport, ruleLeft, ruleInfra, ruleApply, ruleBuild, ruleBaseBuild, ruleConfig}
+var Rules = []checks.Rule{ruleContents, ruleStep, ruleHang, ruleDied, ruleSlowCall, ruleBoot, ruleMemory, ruleTime, ruleTransport, ruleLeft, ruleInfra, ruleApply, ruleBuild, ruleBaseBuild, ruleConfig, ruleQuarantine, ruleQuarantineOver}
 
 var (
 	ruleContents = checks.Rule{ID: "contents.differ", Severity: checks.Error,
