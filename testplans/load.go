@@ -42,6 +42,16 @@ func (e *Error) Error() string {
 
 // Load reads a plan by path, or by the name of an embedded one.
 func Load(name string) (*Plan, error) {
+	b, err := Source(name)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(name, b)
+}
+
+// Source is the text of a plan, by path or by the name of an embedded one. It
+// has not been checked.
+func Source(name string) ([]byte, error) {
 	b, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(name, "/") {
 		b, err = embedded.ReadFile(strings.TrimSuffix(name, ".yaml") + ".yaml")
@@ -52,7 +62,7 @@ func Load(name string) (*Plan, error) {
 	if err != nil {
 		return nil, &Error{name, []string{"  " + err.Error()}}
 	}
-	return Parse(name, b)
+	return b, nil
 }
 
 // Parse reads a plan from b; name is for messages.

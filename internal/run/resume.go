@@ -357,6 +357,9 @@ func carry(p *testplans.Plan, prior map[string]*runfolder.Cell, keys map[string]
 	byRole := map[string][]testplans.Cell{}
 	onBase := map[string]bool{}
 	for _, c := range p.Cells() {
+		if _, ours := keys[c.ID()]; !ours {
+			continue // another shard's
+		}
 		byRole[c.Kernel] = append(byRole[c.Kernel], c)
 		if c.Kernel == testplans.RoleBase {
 			onBase[place(c)] = true

@@ -74,11 +74,34 @@ type Run struct {
 	JobKey string `json:"job_key,omitempty"` // of all that the answer depends on and that is known before a build
 	Target Target `json:"target,omitzero"`   // the names under which the history keeps it; empty: they follow from the rest
 
+	// Shard is set when the run did only some of the plan's cells; Shards when
+	// it was put together of such runs.
+	Shard  *Shard     `json:"shard,omitempty"`
+	Shards []ShardRun `json:"shards,omitempty"`
+
 	// Cells are kept in files of their own.
 	Cells []*Cell `json:"-"`
 
 	dir  string
 	lock *cache.Lock
+}
+
+// Shard is a part of a plan's cells that is run by itself.
+type Shard struct {
+	Index int      `json:"index"` // from 1
+	Of    int      `json:"of"`
+	Cells []string `json:"cells"` // ids, in the plan's order
+}
+
+// ShardRun is one run that a merged run was made of.
+type ShardRun struct {
+	Run     string         `json:"run"` // its id
+	Shard   string         `json:"shard,omitempty"`
+	Verdict checks.Verdict `json:"verdict"`
+	Reason  string         `json:"reason,omitempty"`
+	Host    Host           `json:"host"`
+	Cells   []string       `json:"cells,omitempty"` // whose answers were taken from it
+	Notes   []string       `json:"notes,omitempty"`
 }
 
 // Resumption is one continuation of a run that was killed or interrupted.
