@@ -87,6 +87,9 @@ func historyError(err error) error {
 // record puts a run into the history. A failure is a warning: it says nothing
 // about the series.
 func (a *app) record(ctx context.Context, h *historyFlag, r *runfolder.Run) {
+	if h == nil {
+		return
+	}
 	db, err := h.write(ctx)
 	if err == nil {
 		err = db.Record(ctx, r)

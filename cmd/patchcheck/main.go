@@ -61,6 +61,7 @@ type app struct {
 	stdout, stderr io.Writer
 	cache          string
 	runs           string
+	hist           *historyFlag // where runs are entered; nil: nowhere
 	json           bool
 }
 

@@ -3,15 +3,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"patchcheck/internal/page"
 	"patchcheck/internal/report"
 	"patchcheck/internal/run"
 	"patchcheck/internal/runfolder"
@@ -45,8 +48,9 @@ func (a *app) openRun(name string) (*runfolder.Run, error) {
 }
 
 func (a *app) reportCmd() *cobra.Command {
-	var format string
+	var format, output string
 	var schema bool
+	formats := append(slices.Clone(report.Formats), "html")
 	cmd := &cobra.Command{
 		Use:   "report [RUN]",
 		Short: "Print what a run recorded, in one of several forms",
@@ -54,7 +58,8 @@ func (a *app) reportCmd() *cobra.Command {
 newest. Formats: text (for a terminal), cover (a block for the cover letter),
 patch (three lines for a commit message), markdown, json, junit (for Jenkins,
 GitLab and others), ktap (the kernel's test format), sarif (for code forges),
-bench (lines that benchstat compares). --schema prints the JSON Schema of the
+bench (lines that benchstat compares), html (one page that needs nothing else;
+each run folder has it as page.html). --schema prints the JSON Schema of the
 json format.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -66,18 +71,35 @@ json format.`,
 			if err != nil {
 				return err
 			}
-			if format == "sarif" {
-				return report.SARIF(a.stdout, r, ruleByID)
+			if !slices.Contains(formats, format) {
+				return usageError("unknown report format %q: use one of %s", format, strings.Join(formats, ", "))
 			}
-			if err := report.Write(a.stdout, r, format); err != nil {
-				return usageError("%v", err)
+			var b bytes.Buffer
+			switch format {
+			case "sarif":
+				err = report.SARIF(&b, r, ruleByID)
+			case "html":
+				err = page.Write(&b, r, page.Options{Rule: ruleByID})
+			default:
+				err = report.Write(&b, r, format)
 			}
-			return nil
+			if err != nil {
+				return err
+			}
+			if output != "" && output != "-" {
+				if err := os.WriteFile(output, b.Bytes(), 0o644); err != nil {
+					return usageError("cannot write the report: %v", err)
+				}
+				return nil
+			}
+			_, err = a.stdout.Write(b.Bytes())
+			return err
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", "text", strings.Join(report.Formats, ", "))
+	cmd.Flags().StringVar(&format, "format", "text", strings.Join(formats, ", "))
+	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write to instead of standard output")
 	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of the json format")
-	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(toAny(report.Formats), cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(toAny(formats), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

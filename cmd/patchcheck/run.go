@@ -16,6 +16,7 @@ import (
 
 	"patchcheck/checks"
 	"patchcheck/internal/kernel"
+	"patchcheck/internal/page"
 	"patchcheck/internal/proc"
 	"patchcheck/internal/report"
 	"patchcheck/internal/run"
@@ -253,6 +254,9 @@ func (a *app) finish(rec *runfolder.Run, asJSON bool) error {
 		return err
 	}
 	if err := rec.WriteFile(text.Bytes(), "report.txt"); err != nil {
+		return err
+	}
+	if err := page.WriteFile(rec, page.Options{Rule: ruleByID}); err != nil {
 		return err
 	}
 	switch rec.Verdict {

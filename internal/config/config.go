@@ -31,6 +31,8 @@ type Config struct {
 	// Trees gives names to tree specs, for --tree NAME.
 	Trees map[string]string `yaml:"trees"`
 	Lint  Lint              `yaml:"lint"`
+	// History false keeps runs out of the history.
+	History *bool `yaml:"history"`
 	// Files are the configuration files that were read, the tree's first.
 	Files []string `yaml:"-"`
 }
@@ -108,6 +110,9 @@ func Load(tree string) (*Config, error) {
 
 func (c *Config) merge(o *Config) {
 	c.Tree, c.Plan = cmp.Or(c.Tree, o.Tree), cmp.Or(c.Plan, o.Plan)
+	if c.History == nil {
+		c.History = o.History
+	}
 	if c.Lint.Strict == nil {
 		c.Lint.Strict = o.Lint.Strict
 	}

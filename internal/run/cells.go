@@ -3,6 +3,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -129,7 +130,7 @@ func (r *runner) matrix(ctx context.Context, kernels map[string]*guestKernel) er
 	r.rec.Image = runfolder.Image{Key: img.img.Key, Bytes: img.img.Bytes, Compressed: img.img.CompressedBytes, Packages: packages(img.img)}
 	s.End(view.OK, "%.1f MB, %.1f MB compressed", float64(img.img.Bytes)/1e6, float64(img.img.CompressedBytes)/1e6)
 
-	accel, err := r.probe(ctx, kernels[testplans.RoleBase])
+	accel, err := r.probe(ctx, kernels[cmp.Or(r.o.Alone, testplans.RoleBase)])
 	if err != nil {
 		return err
 	}
@@ -266,8 +267,14 @@ func (r *runner) verdict() {
 		why = append(why, plural(bad, "finding", "findings"))
 	}
 	by := map[checks.Verdict][]string{}
+	r.quarantine(r.rec.Started)
+	judged := 0
 	for _, c := range r.rec.Cells {
 		cv := c.Verdict
+		if c.Quarantine != nil {
+			continue
+		}
+		judged++
 		if cv == checks.Pass && c.Last().Token == "" {
 			cv = checks.Infra // never a PASS without the guest's own word
 		}
@@ -281,6 +288,8 @@ func (r *runner) verdict() {
 	}
 	if !r.o.BuildOnly && len(r.rec.Cells) == 0 {
 		v, why = worst(v, checks.Infra), append(why, "no cell was run")
+	} else if !r.o.BuildOnly && judged == 0 {
+		v, why = worst(v, checks.Skip), append(why, "every cell is in quarantine")
 	}
 	r.rec.Verdict, r.rec.Reason = v, strings.Join(why, ", ")
 }

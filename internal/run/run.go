@@ -28,6 +28,7 @@ import (
 	"patchcheck/internal/host"
 	"patchcheck/internal/kernel"
 	"patchcheck/internal/proc"
+	"patchcheck/internal/quarantine"
 	"patchcheck/internal/runfolder"
 	"patchcheck/internal/view"
 	kernelconfigs "patchcheck/kernel-configs"
@@ -81,6 +82,14 @@ type Options struct {
 	Kept     []patches.Kept
 	// Shard restricts the run to some of the plan's cells.
 	Shard *runfolder.Shard
+
+	// Alone tests the tree itself, without a series, and judges it like the kernel
+	// of this role: testplans.RolePatched or RoleBase. "" for a run of a series.
+	Alone string
+	// Target names what is tested in the history; empty: names follow from the rest.
+	Target runfolder.Target
+	// Quarantine lists cells that do not decide the verdict; may be nil.
+	Quarantine *quarantine.List
 
 	// hurry, for tests that wait for hangs, multiplies every deadline of the
 	// guest; 0 means 1.
@@ -256,6 +265,11 @@ func (r *runner) readPlan() error {
 			return &testplans.Error{Name: r.o.Plan, Msgs: []string{"  " + err.Error()}}
 		}
 	}
+	if r.o.Alone != "" {
+		if err := onlyRole(p, r.o.Alone); err != nil {
+			return err
+		}
+	}
 	if err := narrow(p, r.o.Device, r.o.NFS); err != nil {
 		return err
 	}
@@ -266,6 +280,10 @@ func (r *runner) readPlan() error {
 // readSeries loads the series, unless the caller has it already.
 func (r *runner) readSeries(ctx context.Context) error {
 	if r.ser = r.o.Series; r.ser != nil {
+		return nil
+	}
+	if r.o.Alone != "" {
+		r.ser = alone()
 		return nil
 	}
 	if len(r.o.Kept) > 0 {
@@ -311,7 +329,7 @@ func (r *runner) prepare(ctx context.Context) error {
 	if err := r.readSeries(ctx); err != nil {
 		return err
 	}
-	if err := runnable(r.ser, r.o.Incomplete); err != nil {
+	if err := r.runnable(); err != nil {
 		return err
 	}
 	if err := r.openStores(); err != nil {
@@ -328,7 +346,8 @@ func (r *runner) prepare(ctx context.Context) error {
 	rec.Tool, rec.Command, rec.Plan = r.o.Tool, r.o.Command, *r.plan
 	rec.PlanID = planID(r.plan)
 	rec.Series = seriesRecord(r.ser)
-	rec.Series.Bundled = len(r.o.Sources) == 0 && r.o.Series == nil
+	rec.Series.Bundled = len(r.o.Sources) == 0 && r.o.Series == nil && r.o.Alone == ""
+	rec.Target = r.o.Target
 	rec.Repeat, rec.Shard = r.o.Repeat, r.o.Shard
 	cpu, mem := host.CPUMem()
 	rec.Host = runfolder.Host{OS: host.OS(), CPU: cpu, CPUs: cpus(), MemMiB: mem}
@@ -491,8 +510,10 @@ func (r *runner) steps(ctx context.Context) error {
 		return err
 	}
 	defer r.tree.Close()
-	if err := r.lintOnce(ctx); err != nil {
-		return err
+	if r.o.Alone == "" {
+		if err := r.lintOnce(ctx); err != nil {
+			return err
+		}
 	}
 	if err := r.apply(ctx); err != nil {
 		return err
@@ -547,6 +568,9 @@ func (r *runner) findTree(ctx context.Context) error {
 		r.changed(fmt.Sprintf("the tree %s is not what it was when the run began: all that rests on it is done again, for the tree as it is now", t))
 	}
 	r.rec.Tree = runfolder.Tree{Spec: t.Spec, Kind: string(t.Kind), Version: t.Version, Commit: t.Commit, PackageVersion: t.PackageVersion, ID: t.ID}
+	if key, _, err := r.jobKey(ctx, r.rec.Started); err == nil {
+		r.rec.JobKey = key // what fails here fails the build, too, and is said there
+	}
 	detail := t.String()
 	for _, n := range t.Notes {
 		detail += "; " + n
