@@ -422,7 +422,9 @@ func TestLimits(t *testing.T) {
 		}, 20 * time.Second, "", 4},
 		{"5xx without end", func(b *bed) { b.Fail(githubtest.Fault{Status: 500, Times: 100}) }, 3 * time.Second, "does not answer properly (5 tries)", 5},
 		{"broken connections", func(b *bed) { b.Fail(githubtest.Fault{Drop: true, Times: 2}) }, time.Second, "", 3},
-		{"no limit, just forbidden", func(b *bed) { b.Fail(githubtest.Fault{Status: 403, Body: `{"message":"Resource protected by organization SAML enforcement."}`}) }, 0, "SAML", 1},
+		{"no limit, just forbidden", func(b *bed) {
+			b.Fail(githubtest.Fault{Status: 403, Body: `{"message":"Resource protected by organization SAML enforcement."}`})
+		}, 0, "SAML", 1},
 	}
 	for _, x := range tests {
 		t.Run(x.name, func(t *testing.T) {
