@@ -82,9 +82,11 @@ func kernelTreeHere() string {
 
 type runFlags struct {
 	treeFlags
-	o      run.Options
-	json   bool
-	resume string // run to go on with; newestRun for the newest unfinished one; "" for none
+	o         run.Options
+	hist      historyFlag
+	noHistory bool
+	json      bool
+	resume    string // run to go on with; newestRun for the newest unfinished one; "" for none
 }
 
 // newestRun is the value of --resume without one. No run has that name.
@@ -119,7 +121,9 @@ other than PASS, 2 bad input, 3 our infrastructure failed, 130 interrupted.`,
 		},
 	}
 	f.add(cmd)
+	f.hist.add(cmd)
 	fl := cmd.Flags()
+	fl.BoolVar(&f.noHistory, "no-history", false, "do not enter the run into the history")
 	fl.StringVar(&f.o.Plan, "plan", defaultPlan, "test plan: a file, or a bundled plan's name (patchcheck plan list)")
 	fl.BoolVar(&f.o.Debug, "debug", false, "use a debug kernel (lockdep, KASAN, kmemleak) and the plan's smaller workload")
 	fl.BoolVar(&f.o.BuildOnly, "build-only", false, "stop after the builds; boot nothing")
@@ -150,7 +154,7 @@ func (a *app) resume(cmd *cobra.Command, f *runFlags, args []string) error {
 	}
 	var alien []string
 	cmd.LocalNonPersistentFlags().Visit(func(fl *pflag.Flag) {
-		if fl.Name != "resume" && fl.Name != "json" && fl.Name != "jobs" {
+		if fl.Name != "resume" && fl.Name != "json" && fl.Name != "jobs" && fl.Name != "no-history" {
 			alien = append(alien, "--"+fl.Name)
 		}
 	})
@@ -175,6 +179,9 @@ func (a *app) resume(cmd *cobra.Command, f *runFlags, args []string) error {
 		}
 	}
 	o := run.Options{RunsDir: runs, Jobs: f.o.Jobs, Tool: version(), View: view.New(a.stderr)}
+	if conf, err := a.config(""); !f.noHistory && (err != nil || conf.History == nil || *conf.History) {
+		a.hist = &f.hist
+	}
 	rec, err := run.Resume(cmd.Context(), o, dir)
 	return a.ended(rec, err, f.json)
 }
@@ -218,6 +225,9 @@ func (a *app) doRun(ctx context.Context, f *runFlags, args []string) error {
 		return err
 	}
 	o.Config = conf
+	if !f.noHistory && (conf.History == nil || *conf.History) {
+		a.hist = &f.hist
+	}
 	if o.Plan == defaultPlan && conf.Plan != "" {
 		o.Plan = conf.Plan
 	}
@@ -249,6 +259,7 @@ func (a *app) finish(rec *runfolder.Run, asJSON bool) error {
 	if err := report.Write(a.stdout, rec, format); err != nil {
 		return err
 	}
+	a.record(context.Background(), a.hist, rec)
 	var text bytes.Buffer
 	if err := report.Write(&text, rec, "text"); err != nil {
 		return err
