@@ -104,8 +104,12 @@ func (r *runner) jobKey(ctx context.Context, now time.Time) (string, *kernel.Too
 			quarantined = append(quarantined, c.ID())
 		}
 	}
+	shard := r.o.Shard
+	if r.rec != nil {
+		shard = r.rec.Shard
+	}
 	b, err := json.Marshal([]any{"job", answerVersion, r.tree.ID, SeriesID(r.ser), planID(r.plan), r.cfg.Hash(), companions, tc, r.accel(),
-		r.o.Alone, r.o.Incomplete, r.o.BuildOnly, r.o.Variants, max(1, r.o.Repeat), lint, quarantined})
+		r.o.Alone, r.o.Incomplete, r.o.BuildOnly, r.o.Variants, max(1, r.o.Repeat), lint, quarantined, shard})
 	if err != nil {
 		return "", nil, fmt.Errorf("job key: %w", err)
 	}
