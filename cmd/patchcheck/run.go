@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -124,18 +123,9 @@ other than PASS, 2 bad input, 3 our infrastructure failed, 130 interrupted.`,
 	f.hist.add(cmd)
 	fl := cmd.Flags()
 	fl.BoolVar(&f.noHistory, "no-history", false, "do not enter the run into the history")
-	fl.StringVar(&f.o.Plan, "plan", defaultPlan, "test plan: a file, or a bundled plan's name (patchcheck plan list)")
-	fl.BoolVar(&f.o.Debug, "debug", false, "use a debug kernel (lockdep, KASAN, kmemleak) and the plan's smaller workload")
+	f.what(fl)
+	f.how(fl)
 	fl.BoolVar(&f.o.BuildOnly, "build-only", false, "stop after the builds; boot nothing")
-	fl.BoolVar(&f.o.Incomplete, "incomplete", false, "try a series that lacks parts")
-	fl.BoolVar(&f.o.Fresh, "fresh", false, "run every cell again, also those whose answers are known")
-	fl.BoolVar(&f.o.NoSandbox, "no-sandbox", false, "build without bubblewrap: a stranger's Makefile can then read your files")
-	fl.StringVar(&f.o.Accel, "accel", "auto", "how guests run: auto (found out by a boot), kvm, tcg")
-	fl.StringSliceVar(&f.o.Device, "device", nil, "only these devices of the plan")
-	fl.StringSliceVar(&f.o.NFS, "nfs", nil, "these NFS versions instead of the plan's: 3, 4.0, 4.1, 4.2")
-	fl.IntVarP(&f.o.Jobs, "jobs", "j", 0, "make jobs (default: the number of CPUs)")
-	fl.IntVar(&f.o.Repeat, "repeat", 1, "passes of the whole matrix")
-	fl.BoolVar(&f.o.Variants, "variants", false, "also compile each patch in the other configurations that fit the touched paths (minutes)")
 	fl.BoolVar(&f.json, "json", false, "print the result as JSON")
 	fl.StringVar(&f.resume, "resume", "", "go on with a run that was killed or interrupted: its name or folder (default: the newest such run)")
 	fl.Lookup("resume").NoOptDefVal = newestRun
@@ -212,37 +202,14 @@ func (a *app) runHere(cmd *cobra.Command) error {
 }
 
 func (a *app) doRun(ctx context.Context, f *runFlags, args []string) error {
-	o := f.o
-	var err error
-	if o.CacheDir, err = a.cacheDir(); err != nil {
-		return err
-	}
-	if o.RunsDir, err = a.runsDir(); err != nil {
-		return err
-	}
-	conf, err := a.config(configTree(f.tree))
+	o, err := a.options(ctx, f, args)
 	if err != nil {
 		return err
 	}
-	o.Config = conf
-	if !f.noHistory && (conf.History == nil || *conf.History) {
+	if !f.noHistory && (o.Config.History == nil || *o.Config.History) {
 		a.hist = &f.hist
 	}
-	if o.Plan == defaultPlan && conf.Plan != "" {
-		o.Plan = conf.Plan
-	}
-	o.Tree = cmp.Or(configured(conf, f.tree, kernelTreeHere()), kernel.DefaultTree)
-	o.Base, o.Sources, o.Stdin = f.base, args, a.stdin
-	if fi, err := os.Stat(o.Tree); err == nil && fi.IsDir() {
-		o.Repo = o.Tree
-	}
-	if len(args) == 0 && kernelTreeHere() != "" && f.tree == "" {
-		if o.Sources, err = unpublished(ctx, o.Repo); err != nil {
-			return err
-		}
-	}
-	a.sayTerminal(args)
-	o.Tool, o.Command = version(), append([]string{"patchcheck", "run"}, args...)
+	o.Command = append([]string{"patchcheck", "run"}, args...)
 	o.View = view.New(a.stderr)
 	rec, err := run.Run(ctx, o)
 	return a.ended(rec, err, f.json)
