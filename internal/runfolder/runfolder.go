@@ -370,7 +370,15 @@ func (r *Run) Path(elem ...string) string {
 }
 
 // Save writes run.json.
-func (r *Run) Save() error { return writeJSON(r.Path("run.json"), r) }
+func (r *Run) Save() error {
+	if err := writeJSON(r.Path("run.json"), r); err != nil {
+		return err
+	}
+	if r.Finished() {
+		return r.Progress(Event{At: time.Now(), Kind: EventEnd, Verdict: r.Verdict, Reason: r.Reason})
+	}
+	return nil
+}
 
 // SaveCell writes the cell's file and adds it to Cells when it is new.
 func (r *Run) SaveCell(c *Cell) error {
@@ -383,7 +391,10 @@ func (r *Run) SaveCell(c *Cell) error {
 	if !known {
 		r.Cells = append(r.Cells, c)
 	}
-	return writeJSON(r.cellPath(c.ID), c)
+	if err := writeJSON(r.cellPath(c.ID), c); err != nil {
+		return err
+	}
+	return r.cellProgress(c)
 }
 
 func (r *Run) cellPath(id string) string {
@@ -421,6 +432,7 @@ func Resume(dir string) (*Run, error) {
 	if r.lock, err = cache.TryLockFile(r.Path(lockName)); err != nil {
 		return nil, fmt.Errorf("run %s: %w", r.ID, err)
 	}
+	sweepFiles(dir)
 	if r.Kernels == nil {
 		r.Kernels = map[string]Kernel{}
 	}
@@ -468,11 +480,16 @@ func Sweep(parent string) {
 			}
 			continue
 		}
-		for _, pattern := range []string{".new-*", "*/.new-*"} {
-			left, _ := filepath.Glob(filepath.Join(dir, pattern))
-			for _, p := range left {
-				cache.SweepFile(p)
-			}
+		sweepFiles(dir)
+	}
+}
+
+// sweepFiles removes what a process that was killed was writing in a run folder.
+func sweepFiles(dir string) {
+	for _, pattern := range []string{".new-*", "*/.new-*"} {
+		left, _ := filepath.Glob(filepath.Join(dir, pattern))
+		for _, p := range left {
+			cache.SweepFile(p)
 		}
 	}
 }
