@@ -203,7 +203,9 @@ func (w *Workspace) make(ctx context.Context, sb Sandbox, tc *Toolchain, argv []
 // since the last time; an equal result leaves .config untouched, so that
 // nothing is rebuilt.
 func (w *Workspace) Configure(ctx context.Context, tc *Toolchain, cfg Config, opt BuildOptions) error {
-	w.follow()
+	if err := w.guardDefault(ctx); err != nil {
+		return err
+	}
 	print, err := w.kconfigPrint()
 	if err != nil {
 		return err
@@ -348,6 +350,9 @@ func (w *Workspace) Build(ctx context.Context, tc *Toolchain, cfg Config, opt Bu
 	if timeout == 0 {
 		timeout = 3 * time.Hour
 	}
+	if err := w.guardDefault(ctx); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("make took longer than %v", timeout))
 	defer cancel()
 	sb, err := opt.sandbox(ctx)
@@ -383,15 +388,9 @@ func (w *Workspace) Build(ctx context.Context, tc *Toolchain, cfg Config, opt Bu
 	go func() {
 		br := bufio.NewReaderSize(pr, 64<<10)
 		var err error
-		var written int64
 		for {
 			var line string
 			if line, err = readLine(br); err != nil {
-				break
-			}
-			written += int64(len(line)) + 1
-			if written > limitLogBytes {
-				err = fmt.Errorf("make printed more than %d MiB", limitLogBytes>>20)
 				break
 			}
 			if _, err = io.WriteString(log, line+"\n"); err != nil {
@@ -506,7 +505,17 @@ func (w *Workspace) makeFailed(ctx context.Context, err error, out, logPath stri
 	out = strings.ReplaceAll(out, w.Src+"/", "")
 	var pe *proc.Error
 	errors.As(err, &pe)
+	var le *LimitError
 	switch {
+	case errors.As(err, &le) && le.Host:
+		return &InfraError{What: fmt.Sprintf("%s was ended because it %s; give it more room, or fewer --jobs", what, le.What), Log: logPath}
+	case errors.As(err, &le):
+		// No honest build comes near the limits.
+		be := &BuildError{Log: logPath, Lines: []string{fmt.Sprintf("%s was ended because it %s, which no build of a kernel does", what, le.What)}}
+		if p != nil {
+			be.Objects, be.Ledger = p.objects, p.led.clone()
+		}
+		return be
 	case ctx.Err() != nil:
 		return &InfraError{What: what + " was interrupted", Log: logPath, Err: context.Cause(ctx)}
 	case reNoSpace.MatchString(out):

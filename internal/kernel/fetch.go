@@ -137,7 +137,7 @@ func (s *Store) fetchLater(ctx context.Context, r Request, k *Kernel, want []Fet
 	if err != nil {
 		return err
 	}
-	key, _, err := r.key(ctx, tc)
+	key, oh, err := r.key(ctx, tc)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (s *Store) fetchLater(ctx context.Context, r Request, k *Kernel, want []Fet
 		return err
 	}
 	defer w.Close()
-	if _, err := w.Sync(ctx, r.overlay()); err != nil {
+	if err := w.enter(ctx, &r, oh); err != nil {
 		return err
 	}
 	opt := BuildOptions{W: r.W, C: r.C, Jobs: s.Jobs, NoSandbox: s.NoSandbox, Timeout: s.Timeout}

@@ -189,31 +189,43 @@ func readLine(br *bufio.Reader) (string, error) {
 }
 
 // prune drops objects that are no more, and those whose source is no more: make
-// leaves their files behind, and their old diagnostics would count.
+// leaves their files behind, and their old diagnostics would count. The names
+// are what make printed, so no link is followed out of the folders.
 func (w *Workspace) prune() {
-	there := func(dir, rel string) bool {
-		_, err := os.Lstat(filepath.Join(dir, rel))
+	obj, err := os.OpenRoot(w.Obj)
+	if err != nil {
+		clear(w.led)
+		return
+	}
+	defer obj.Close()
+	src, err := os.OpenRoot(w.Src)
+	if err != nil {
+		return
+	}
+	defer src.Close()
+	there := func(dir *os.Root, rel string) bool {
+		_, err := dir.Lstat(rel)
 		return err == nil
 	}
-	for obj := range w.led {
-		if !filepath.IsLocal(obj) {
-			delete(w.led, obj)
+	for o := range w.led {
+		if !filepath.IsLocal(o) {
+			delete(w.led, o)
 			continue
 		}
-		stem, ok := strings.CutSuffix(obj, ".o")
+		stem, ok := strings.CutSuffix(o, ".o")
 		if !ok {
 			continue
 		}
-		if !there(w.Obj, obj) {
-			delete(w.led, obj)
+		if !there(obj, o) {
+			delete(w.led, o)
 			continue
 		}
-		if there(w.Src, stem+".c") || there(w.Src, stem+".S") || there(w.Obj, stem+".c") || there(w.Obj, stem+".S") || there(w.Src, w.sourceOf(obj)) {
+		if there(src, stem+".c") || there(src, stem+".S") || there(obj, stem+".c") || there(obj, stem+".S") || there(src, w.sourceOf(o)) {
 			continue
 		}
-		delete(w.led, obj)
-		os.Remove(filepath.Join(w.Obj, obj))
-		os.Remove(filepath.Join(w.Obj, path.Dir(obj), "."+path.Base(obj)+".cmd"))
+		delete(w.led, o)
+		obj.Remove(o)
+		obj.Remove(path.Join(path.Dir(o), "."+path.Base(o)+".cmd"))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 
 	"patchcheck/internal/cache"
 	kernelconfigs "patchcheck/kernel-configs"
@@ -73,7 +74,7 @@ func (w *Workspace) tellEnd() {
 // follow takes over what the workspace's sources are now.
 func (w *Workspace) follow() {
 	if p := w.parent; p != nil {
-		w.state.TreeID, w.state.Overlay, w.state.Populated = p.state.TreeID, p.state.Overlay, true
+		w.state.TreeID, w.state.Overlay, w.state.Synced, w.state.Populated = p.state.TreeID, p.state.Overlay, p.state.Synced, true
 	}
 }
 
@@ -94,14 +95,14 @@ func (w *Workspace) CopyObjects(from *Workspace) error {
 	if err := os.Remove(filepath.Join(w.Dir, "ledger.json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := cache.RemoveAll(w.Obj); err != nil {
+	if err := errors.Join(cache.RemoveAll(w.Obj), cache.RemoveAll(w.keptDir())); err != nil {
 		return err
 	}
 	if err := variants.CopyBuild(from.Obj, w.Obj); err != nil {
 		return explainFull(err, w.cache)
 	}
 	w.led = from.led.clone()
-	w.state = wsState{Version: wsVersion, Lineage: w.tree.lineage, BuildEnd: from.state.BuildEnd, Steps: map[string]int{}}
+	w.state = wsState{Version: wsVersion, Lineage: w.tree.lineage, BuildEnd: from.state.BuildEnd, Ran: slices.Clone(from.state.Ran), Steps: map[string]int{}}
 	w.follow()
 	if err := w.led.write(filepath.Join(w.Dir, "ledger.json")); err != nil {
 		return explainFull(err, w.cache)

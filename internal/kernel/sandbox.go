@@ -4,13 +4,19 @@ package kernel
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"patchcheck/internal/proc"
 )
@@ -19,21 +25,23 @@ import (
 //
 // Within it there is the system's software read-only, the sources read-only,
 // the one folder to write to, an empty /tmp and /home, a /proc of its own and
-// no network. The environment holds what the build needs and nothing else.
+// no network. The environment holds what the build needs and nothing else. No
+// process in it has a privilege or can gain one, not even when patchcheck runs
+// as root: root in a namespace could make the read-only mounts writable again.
 type Sandbox struct {
 	Enabled bool   `json:"enabled"`
 	Reason  string `json:"reason,omitempty"` // why not, for the report
 	args    []string
 }
 
-// Limits on what a confined process may use. Memory is per process; a compiler
-// that needs more than this does not compile a kernel.
+// Limits on what one confined process may use. What all of them use together is
+// bounded by watch.
 const (
-	limitMemory   = 16 << 30 // bytes of address space
-	limitFile     = 8 << 30  // bytes of one file
-	limitTmp      = 4 << 30  // bytes of /tmp
-	limitProcs    = 8192
-	limitLogBytes = 512 << 20
+	limitMemory   = 16 << 30  // bytes of address space; a compiler that needs more does not compile a kernel
+	limitFile     = 8 << 30   // bytes of one file
+	limitTmp      = 4 << 30   // bytes of each of /tmp, /var/tmp, /dev/shm
+	limitProcs    = 8192      // processes of the user; the kernel does not apply it to root
+	limitLogBytes = 128 << 20 // bytes printed
 )
 
 var sandboxes struct {
@@ -62,11 +70,14 @@ func probeSandbox(ctx context.Context) Sandbox {
 		return Sandbox{Reason: "bubblewrap is not installed (Debian package bubblewrap)"}
 	}
 	var err error
-	// With a user namespace even root's builds own nothing outside; some hosts
-	// forbid it to everybody, and root can do without.
-	for _, ns := range [][]string{{"--unshare-user", "--unshare-all"}, {"--unshare-all"}} {
-		s := Sandbox{Enabled: true, args: append([]string{path}, ns...)}
-		if _, err = proc.Run(ctx, proc.Cmd{Argv: s.wrap(nil, nil, "/", nil, []string{"/usr/bin/true"})}); err == nil {
+	// With a user namespace of its own a build owns nothing outside. Some hosts
+	// forbid them to everybody, and root can do without; bubblewrap before 0.8
+	// cannot forbid further ones inside, which the system call filter does too.
+	const drop, as = "--cap-drop ALL", "--uid 1000 --gid 1000"
+	for _, ns := range []string{"--unshare-user --unshare-all --disable-userns " + as, "--unshare-user --unshare-all " + as, "--unshare-all"} {
+		s := Sandbox{Enabled: true, args: append([]string{path}, strings.Fields(ns+" "+drop)...)}
+		// The trial has to show that nothing was left to it.
+		if _, err = s.run(ctx, nil, nil, nil, proc.Cmd{Argv: []string{"/bin/sh", "-c", "! grep -Eq '^Cap(Prm|Eff|Bnd):.*[1-9a-f]' /proc/self/status"}}); err == nil {
 			return s
 		}
 	}
@@ -82,6 +93,10 @@ func lastLine(s string) string {
 // that are visible besides the system's; env is the whole environment.
 func (s Sandbox) wrap(ro, rw []string, dir string, env, argv []string) []string {
 	var out []string
+	// A host that runs out of memory takes it from here first.
+	if p, err := exec.LookPath("choom"); err == nil {
+		out = append(out, p, "-n", "600", "--")
+	}
 	if p, err := exec.LookPath("prlimit"); err == nil {
 		out = append(out, p, "--core=0", fmt.Sprintf("--as=%d", int64(limitMemory)), fmt.Sprintf("--fsize=%d", int64(limitFile)), fmt.Sprintf("--nproc=%d", limitProcs), "--")
 	}
@@ -107,7 +122,7 @@ func (s Sandbox) wrap(ro, rw []string, dir string, env, argv []string) []string 
 	for _, f := range []string{"/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"} {
 		out = append(out, "--ro-bind-try", f, f)
 	}
-	for _, d := range []string{"/tmp", "/var/tmp"} {
+	for _, d := range []string{"/tmp", "/var/tmp", "/dev/shm"} {
 		out = append(out, "--size", fmt.Sprint(int64(limitTmp)), "--tmpfs", d)
 	}
 	// Outer folders first, or an outer one would hide an inner one.
@@ -127,7 +142,7 @@ func (s Sandbox) wrap(ro, rw []string, dir string, env, argv []string) []string 
 	}
 	// What the mount points above had to make (a home folder that holds the
 	// cache, say) stays empty and cannot be written.
-	out = append(out, "--remount-ro", "/")
+	out = append(out, "--remount-ro", "/", "--remount-ro", "/dev")
 	for _, e := range env {
 		k, v, _ := strings.Cut(e, "=")
 		out = append(out, "--setenv", k, v)
@@ -135,18 +150,73 @@ func (s Sandbox) wrap(ro, rw []string, dir string, env, argv []string) []string 
 	return append(append(out, "--chdir", dir, "--"), argv...)
 }
 
-// run executes argv confined.
+// run executes argv confined. What goes beyond a limit ends it with a
+// *LimitError.
 func (s Sandbox) run(ctx context.Context, ro, rw []string, env []string, c proc.Cmd) (proc.Result, error) {
 	dir := c.Dir
 	if dir == "" {
 		dir = "/"
 	}
-	c.Argv = s.wrap(ro, rw, dir, env, c.Argv)
 	c.Env = []string{"PATH=" + systemPath}
+	inner := s
+	var ns io.Reader
 	if s.Enabled {
 		c.Dir = "/"
+		c.Inherit = slices.Clone(c.Inherit)
+		give := func(option string, f *os.File) {
+			inner.args = append(slices.Clip(inner.args), option, strconv.Itoa(3+len(c.Inherit)))
+			c.Inherit = append(c.Inherit, f)
+		}
+		if filter := seccompFilter(); len(filter) > 0 {
+			f, err := memoryFile("seccomp", filter)
+			if err != nil {
+				return proc.Result{Exit: -1}, fmt.Errorf("cannot hand over the system call filter: %w", err)
+			}
+			defer f.Close()
+			give("--seccomp", f)
+		}
+		f, err := memoryFile("info", nil)
+		if err != nil {
+			return proc.Result{Exit: -1}, fmt.Errorf("cannot follow confined processes: %w", err)
+		}
+		defer f.Close()
+		give("--info-fd", f)
+		ns = io.NewSectionReader(f, 0, 4<<10)
 	}
-	return proc.Run(ctx, c)
+	c.Argv = inner.wrap(ro, rw, dir, env, c.Argv)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	out := &outputLimit{left: limitLogBytes, over: stop}
+	c.Stdout, c.Stderr = out.tee(c.Stdout), out.tee(c.Stderr)
+	done := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() { watch(ns, rw, stop, done) })
+	res, err := proc.Run(ctx, c)
+	close(done)
+	watching.Wait()
+	var over *LimitError
+	if errors.As(context.Cause(ctx), &over) {
+		return res, over
+	}
+	return res, err
+}
+
+// memoryFile is a file without a name.
+func memoryFile(name string, data []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	_, err = f.Write(data)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 const systemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

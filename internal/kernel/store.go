@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,6 +97,14 @@ type Request struct {
 	Tree    *Tree
 	Config  Config
 	Overlay Overlay // nil means the tree itself
+	// Earlier are the states of the same series that come before this one, in
+	// order: after patch 1, after patch 2. Their code may have run in the object
+	// folder, so they are part of what identifies the kernel. Unused for Base.
+	Earlier []Overlay
+	// Ground is what the series stands on, the tree with companions. Where the
+	// tree has not been built yet it is built first, so that the next series has
+	// objects to start from; nil leaves that out.
+	Ground  Overlay
 	Role    Role
 	CC      string      // "" means gcc
 	W       string      // "" means no extra warnings; "1" is what a run uses
@@ -140,14 +149,39 @@ func (r *Request) key(ctx context.Context, tc *Toolchain) (string, string, error
 	if err != nil {
 		return "", "", err
 	}
+	parts := []any{entryVersion, r.Tree.ID, r.Config.Hash(), oh, tc, r.W, r.C, r.targets(), pinned}
+	chain, err := r.chain(oh)
+	if err != nil {
+		return "", "", err
+	}
+	if len(chain) > 1 {
+		parts = append(parts, chainHash(chain[:len(chain)-1]))
+	}
 	h := sha256.New()
 	enc := json.NewEncoder(h)
-	for _, v := range []any{entryVersion, r.Tree.ID, r.Config.Hash(), oh, tc, r.W, r.C, r.targets(), pinned} {
+	for _, v := range parts {
 		if err := enc.Encode(v); err != nil {
 			return "", "", err
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil))[:32], oh, nil
+}
+
+// chain lists the states that may run before and for this kernel, as Trust
+// takes them; oh is the hash of its own.
+func (r *Request) chain(oh string) ([]string, error) {
+	if r.Role == Base {
+		return nil, nil
+	}
+	var c []string
+	for _, e := range r.Earlier {
+		h, err := OverlayHash(e)
+		if err != nil {
+			return nil, err
+		}
+		c = append(c, h)
+	}
+	return append(c, oh), nil
 }
 
 // Lookup returns the kernel from the cache, checked, or cache.ErrAbsent. It
@@ -204,6 +238,7 @@ type Outcome struct {
 
 // Series builds several states of one tree in the same workspace, one after
 // the other: the states after patch 1, 2, ... n. Only what differs is compiled.
+// Requests that do not say so themselves count as the states of one series.
 // States in the cache are taken from there; when all are, no workspace is
 // touched. The error is one that says nothing about the code and ends it all.
 func (s *Store) Series(ctx context.Context, rs []Request) ([]Outcome, error) {
@@ -215,8 +250,15 @@ func (s *Store) Series(ctx context.Context, rs []Request) ([]Outcome, error) {
 			ws.Close()
 		}
 	}()
+	var earlier []Overlay
 	for i := range rs {
 		r := &rs[i]
+		if r.Role != Base {
+			if r.Earlier == nil {
+				r.Earlier = earlier
+			}
+			earlier = append(slices.Clip(earlier), r.overlay())
+		}
 		tc, err := FindToolchain(ctx, r.CC)
 		if err != nil {
 			return out, err
@@ -279,10 +321,15 @@ func (r *Request) workspaceKey() string {
 }
 
 func (s *Store) build(ctx context.Context, w *Workspace, tc *Toolchain, r *Request, key, oh string) (*Kernel, error) {
-	if _, err := w.Sync(ctx, r.overlay()); err != nil {
-		return nil, explainFull(err, s.Cache)
-	}
 	opt := BuildOptions{Targets: r.targets(), W: r.W, C: r.C, Jobs: s.Jobs, KeepGoing: r.KeepGoing, NoSandbox: s.NoSandbox, Timeout: s.Timeout, Progress: s.Progress}
+	if r.Role != Base && r.Ground != nil && !w.grounded() {
+		if err := s.buildGround(ctx, w, tc, r, opt); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.enter(ctx, r, oh); err != nil {
+		return nil, err
+	}
 	if err := w.Configure(ctx, tc, r.Config, opt); err != nil {
 		return nil, err
 	}
@@ -342,6 +389,38 @@ func (s *Store) build(ctx context.Context, w *Workspace, tc *Toolchain, r *Reque
 		}
 	}
 	return k, nil
+}
+
+// enter brings the sources and the object folder to a request's state.
+func (w *Workspace) enter(ctx context.Context, r *Request, oh string) error {
+	if _, err := w.Sync(ctx, r.overlay()); err != nil {
+		return explainFull(err, w.cache)
+	}
+	chain, err := r.chain(oh)
+	if err != nil {
+		return err
+	}
+	return w.Trust(ctx, chain)
+}
+
+// buildGround fills the object folder from the tree and its companions. Code
+// that does not build is told where its kernel is asked for.
+func (s *Store) buildGround(ctx context.Context, w *Workspace, tc *Toolchain, r *Request, opt BuildOptions) error {
+	s.notify("building the base's objects")
+	if _, err := w.Sync(ctx, r.Ground); err != nil {
+		return explainFull(err, s.Cache)
+	}
+	err := w.Trust(ctx, nil)
+	if err == nil {
+		err = w.Configure(ctx, tc, r.Config, opt)
+	}
+	if err == nil {
+		_, err = w.Build(ctx, tc, r.Config, opt)
+	}
+	if err != nil && !codeFault(err) {
+		return err
+	}
+	return nil
 }
 
 // take copies a file out of the object folder without following links.

@@ -118,6 +118,9 @@ type Workspace struct {
 	led    Ledger
 	subEnd atomic.Int64 // latest BuildEnd of the further object folders
 
+	trustSet bool   // Trust was called since Sync
+	trusted  string // for this state.Synced
+
 	progress func(string)
 }
 
@@ -134,6 +137,10 @@ type wsState struct {
 	BuildStart int64  `json:"build_start,omitempty"` // Unix nanoseconds
 	BuildEnd   int64  `json:"build_end,omitempty"`   // of the latest make, by whatever clock was highest
 	Log        string `json:"log,omitempty"`         // name of the latest log within Dir
+
+	Synced string   `json:"synced,omitempty"` // OverlayHash of what Sync made
+	Ran    []string `json:"ran,omitempty"`    // states of a series whose code ran in Obj, see Trust
+	Kept   bool     `json:"kept,omitempty"`   // the copy beside Obj is of the folder before Ran
 
 	ConfigFor string         `json:"config_for,omitempty"` // what .config was made from
 	Steps     map[string]int `json:"steps,omitempty"`      // targets -> steps of their latest whole build
@@ -242,6 +249,7 @@ func (w *Workspace) load() {
 			cache.RemoveAll(w.Src)
 		}
 		cache.RemoveAll(w.Obj)
+		cache.RemoveAll(w.keptDir())
 	}
 	if w.state.Steps == nil {
 		w.state.Steps = map[string]int{}
@@ -295,7 +303,7 @@ func (w *Workspace) populate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.state.Populated, w.state.Overlay = true, nil
+	w.state.Populated, w.state.Overlay, w.state.Synced = true, nil, ""
 	return w.save()
 }
 
@@ -564,8 +572,12 @@ func (w *Workspace) Sync(ctx context.Context, o Overlay) (SyncResult, error) {
 		paths = append(paths, p)
 	}
 	sort.Strings(paths)
-	if strings.Join(paths, "\n") != strings.Join(w.state.Overlay, "\n") {
-		w.state.Overlay = paths
+	synced, err := OverlayHash(o)
+	if err != nil {
+		return res, err
+	}
+	if strings.Join(paths, "\n") != strings.Join(w.state.Overlay, "\n") || synced != w.state.Synced {
+		w.state.Overlay, w.state.Synced, w.trustSet = paths, synced, false
 		if err := w.save(); err != nil {
 			return res, err
 		}
@@ -687,7 +699,7 @@ func (w *Workspace) removeEmptyParents(p string) {
 	}
 }
 
-// readObj opens a file of the object folder. What make left there is the
+// openObj opens a file of the object folder. What make left there is the
 // series' work: a symbolic link that leads out of it is not followed.
 func (w *Workspace) openObj(rel string) (*os.File, error) {
 	root, err := os.OpenRoot(w.Obj)
@@ -695,7 +707,8 @@ func (w *Workspace) openObj(rel string) (*os.File, error) {
 		return nil, err
 	}
 	defer root.Close()
-	f, err := root.Open(rel)
+	// Opening a FIFO would wait for somebody to write.
+	f, err := root.OpenFile(rel, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

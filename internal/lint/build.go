@@ -140,6 +140,7 @@ type work struct {
 	sparse bool
 	cfg    kernel.Config
 	keys   []string  // of the base and of each state
+	hashes []string  // OverlayHash of each state, the base first
 	sides  []*sideOf // likewise; nil: to be compiled
 	sub    *kernel.Workspace
 	cost   VariantCost
@@ -348,7 +349,7 @@ func (o BuildOptions) keys(ctx context.Context, works []*work, all []*diff.Overl
 		hashes[i] = h
 	}
 	for _, w := range works {
-		w.sides = make([]*sideOf, len(all))
+		w.sides, w.hashes = make([]*sideOf, len(all)), hashes
 		if w.cost.Skipped != "" {
 			continue
 		}
@@ -356,7 +357,12 @@ func (o BuildOptions) keys(ctx context.Context, works []*work, all []*diff.Overl
 			h := sha256.New()
 			v := w.Variant
 			v.Why, v.SameAs, v.Seed, v.MakeVars = "", "", "", nil
-			if err := json.NewEncoder(h).Encode([]any{variantVersion, o.Tree.ID, hashes[i], v, w.sparse, w.tc.CC, w.tc.Version, w.tc.Linker}); err != nil {
+			parts := []any{variantVersion, o.Tree.ID, hashes[i], v, w.sparse, w.tc.CC, w.tc.Version, w.tc.Linker}
+			// Earlier patches of the series ran in the same object folder.
+			if i > 1 {
+				parts = append(parts, hashes[1:i])
+			}
+			if err := json.NewEncoder(h).Encode(parts); err != nil {
 				return err
 			}
 			key := hex.EncodeToString(h.Sum(nil))[:32]
@@ -535,6 +541,9 @@ func (o BuildOptions) one(ctx context.Context, w *work, i int, works []*work, sr
 		if err := w.sub.CopyObjects(s.sub); err != nil {
 			return err
 		}
+	}
+	if err := w.sub.Trust(ctx, w.hashes[1:i+1]); err != nil {
+		return err
 	}
 	side := &sideOf{Ledger: kernel.Ledger{}}
 	opt := kernel.BuildOptions{W: "1", Jobs: jobs, KeepGoing: true, NoSandbox: o.NoSandbox, Timeout: cmp.Or(o.Timeout, 30*time.Minute)}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,12 +94,15 @@ func (r *runner) build(ctx context.Context) (map[string]*guestKernel, error) {
 	}
 	var last *kernel.Kernel
 	lastReq := baseReq
+	earlier := []kernel.Overlay{}
 	total, reused := 0, 0
 	before := r.base
 	for i, o := range r.overlays {
 		p := r.ser.Patches[i]
 		s.Update("patch %d of %d: %s", i+1, len(r.overlays), p.Subject)
 		q := req(kernel.FromDiff(o), kernel.Patched)
+		q.Earlier, q.Ground = slices.Clone(earlier), baseReq.Overlay
+		earlier = append(earlier, q.Overlay)
 		if i == len(r.overlays)-1 {
 			q.Fetch = fetches(r.plan)
 		}
