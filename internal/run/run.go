@@ -172,6 +172,7 @@ func (r *runner) work(ctx context.Context) (*runfolder.Run, error) {
 		since = r.rec.Started
 	}
 	r.ended = len(r.o.View.Steps())
+	r.tell()
 	err := r.steps(ctx)
 	r.rec.Ended = since.Add(time.Since(begun))
 	var st *stop
