@@ -37,6 +37,9 @@ type Options struct {
 	// Login is the account that the token writes as. It is looked up when
 	// empty; an App's installation token cannot look it up.
 	Login string
+	// Actions says that this is a job of GitHub Actions, whose own token writes
+	// as github-actions[bot].
+	Actions bool
 	// CacheDir keeps answers to conditional requests, which GitHub does not
 	// count against the rate limit; "" keeps them in memory only.
 	CacheDir string

@@ -460,6 +460,20 @@ func (c *Client) comment(ctx context.Context, p *Publication, out *Published) er
 		default:
 			got, _, err = c.gh.Issues.CreateComment(ctx, p.Repo.Owner, p.Repo.Name, p.PR, &github.IssueComment{Body: &body})
 		}
+		if me := got.GetUser().GetLogin(); err == nil && old == nil && !strings.EqualFold(me, login) && me != "" {
+			// We were wrong about who we are. If there is an older comment of ours
+			// under the right name, that one is kept, else there would be one more
+			// each time.
+			c.o.Login = me
+			other, _, ferr := c.findComment(ctx, p, me)
+			if ferr == nil && other != nil && other.GetID() != got.GetID() {
+				_, derr := c.gh.Issues.DeleteComment(repeatable(ctx), p.Repo.Owner, p.Repo.Name, got.GetID())
+				if code, _ := status(derr); derr == nil || code == http.StatusNotFound {
+					login = me
+					continue
+				}
+			}
+		}
 		if err == nil {
 			out.Comment, out.CommentURL = got.GetID(), got.GetHTMLURL()
 			return nil
@@ -513,6 +527,10 @@ func (c *Client) login(ctx context.Context) (string, error) {
 	u, _, err := c.gh.Users.Get(ctx, "")
 	if err != nil {
 		if code, _ := status(err); code == http.StatusForbidden {
+			if c.o.Actions {
+				c.o.Login = "github-actions[bot]" // unless the token is another App's, which the first comment tells
+				return c.o.Login, nil
+			}
 			return "", &notAllowed{errors.New("this token cannot say whose it is, so our own comments could not be told from others': name the App's account with --login 'NAME[bot]'")}
 		}
 		return "", c.forbidden("cannot tell whose token it is", err)

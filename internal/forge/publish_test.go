@@ -264,6 +264,26 @@ func TestLoginUnknown(t *testing.T) {
 	}
 }
 
+// In Actions the token is usually that of github-actions[bot], but not always.
+func TestLoginInActions(t *testing.T) {
+	for _, account := range []string{"github-actions[bot]", "our-app[bot]"} {
+		b := newBed(t)
+		p := publication(0)
+		p.Comment = CommentAlways
+		for i := range 3 {
+			p.Summary = fmt.Sprint("result ", i)
+			p.Started = p.Started.Add(time.Minute)
+			if _, err := b.client(t, as(b, account, githubtest.App), func(o *Options) { o.Actions = true }).Publish(ctx, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cs := b.Comments(b.repo)
+		if len(cs) != 1 || cs[0].Author != account || !strings.Contains(cs[0].Body, "result 2") {
+			t.Errorf("%s: %+v", account, cs)
+		}
+	}
+}
+
 // Comments that come too fast meet the secondary limit, which the client waits
 // for.
 func TestTooFast(t *testing.T) {

@@ -84,6 +84,8 @@ func (s *Server) route(a *Account, r *http.Request, path string, body []byte) *r
 		return s.listComments(r, repo, rest[1])
 	case post && match("issues", "*", "comments"):
 		return s.createComment(a, repo, rest[1], body)
+	case r.Method == http.MethodDelete && match("issues", "comments", "*"):
+		return s.deleteComment(a, repo, rest[2])
 	case patch && match("issues", "comments", "*"):
 		return s.editComment(a, repo, rest[2], body)
 	}
@@ -593,6 +595,20 @@ func (s *Server) editComment(a *Account, repo *Repo, id string, body []byte) *re
 			c.Body = text
 			c.Edits++
 			return &reply{status: 200, body: c.json(repo)}
+		}
+	}
+	return notFound()
+}
+
+func (s *Server) deleteComment(a *Account, repo *Repo, id string) *reply {
+	if out := mayWrite(a, false, "/issues/comments#delete-an-issue-comment"); out != nil {
+		return out
+	}
+	n, _ := strconv.ParseInt(id, 10, 64)
+	for i, c := range repo.comments {
+		if c.ID == n {
+			repo.comments = slices.Delete(repo.comments, i, i+1)
+			return &reply{status: 204}
 		}
 	}
 	return notFound()
