@@ -95,10 +95,33 @@ func (a *app) doLint(ctx context.Context, f *lintFlags, args []string) error {
 	if !slices.Contains(findings.Formats, f.format) {
 		return usageError("--format %q is not known; there are: %s", f.format, strings.Join(findings.Formats, ", "))
 	}
+	rep, err := a.lintReport(ctx, f, args)
+	if err != nil {
+		return err
+	}
+	return a.showLint(rep, f.format)
+}
+
+// showLint prints a report and turns its outcome into an exit code.
+func (a *app) showLint(rep *findings.Report, format string) error {
+	if err := findings.Write(a.stdout, format, rep, a.colour()); err != nil {
+		return err
+	}
+	switch rep.Outcome() {
+	case findings.Ready:
+		return nil
+	case findings.Infra:
+		return &exitError{code: exitInfra}
+	}
+	return &exitError{code: exitFindings}
+}
+
+// lintReport checks a series and gives what was found.
+func (a *app) lintReport(ctx context.Context, f *lintFlags, args []string) (*findings.Report, error) {
 	here := kernelTreeHere()
 	conf, err := a.config(configTree(f.tree))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	spec := configured(conf, f.tree, here)
 	repo := ""
@@ -107,23 +130,23 @@ func (a *app) doLint(ctx context.Context, f *lintFlags, args []string) error {
 	}
 	s, err := a.lintSeries(ctx, f, args, here, repo)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	o := lintrun.Options{Series: s, Config: conf, Strict: f.strict, Part: f.part || f.format == "b4" && len(s.Patches) < 2, Runs: a.passed(s)}
 	rep := &findings.Report{Tool: version(), Series: s, Rule: ruleByID}
 	if spec != "" {
 		dir, err := a.cacheDir()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		c, err := cache.Open(dir)
 		if err != nil {
-			return &exitError{exitInfra, err.Error()}
+			return nil, &exitError{exitInfra, err.Error()}
 		}
 		t, err := kernel.Resolve(ctx, c, spec, kernel.TreeOptions{Base: f.base, SeriesBase: s.BaseCommit,
 			Progress: func(msg string) { fmt.Fprintln(a.stderr, "patchcheck: "+msg) }})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer t.Close()
 		o.Tree, o.Cache, o.NoScripts, rep.Tree = t, c, f.noScripts, t.String()
@@ -138,26 +161,17 @@ func (a *app) doLint(ctx context.Context, f *lintFlags, args []string) error {
 			o.Build = &lintrun.BuildOptions{Jobs: f.jobs, Clang: f.clang, Progress: func(msg string) { fmt.Fprintln(a.stderr, "patchcheck: "+msg) }}
 		}
 	} else if f.build {
-		return usageError("--build needs a kernel tree: name it with --tree")
+		return nil, usageError("--build needs a kernel tree: name it with --tree")
 	}
 	res, err := lintrun.Run(ctx, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rep.Findings, rep.Silenced, rep.Notes = res.Findings, res.Silenced, res.Notes
 	if len(args) == 0 && len(s.Sources) == 1 && strings.HasPrefix(s.Sources[0], "bundled:") {
 		rep.Notes = append(rep.Notes, "no series was named and this is no kernel tree, so this is the bundled example")
 	}
-	if err := findings.Write(a.stdout, f.format, rep, a.colour()); err != nil {
-		return err
-	}
-	switch rep.Outcome() {
-	case findings.Ready:
-		return nil
-	case findings.Infra:
-		return &exitError{code: exitInfra}
-	}
-	return &exitError{code: exitFindings}
+	return rep, nil
 }
 
 // otherTrees are the trees of the configuration that are here already: the
