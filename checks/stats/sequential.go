@@ -5,6 +5,8 @@ package stats
 import (
 	"fmt"
 	"math"
+	"slices"
+	"sync"
 
 	"gonum.org/v1/gonum/stat/distuv"
 )
@@ -33,6 +35,10 @@ func Levels(n []int, spent []float64) ([]float64, error) {
 			return nil, fmt.Errorf("look %d: data and error spent must grow: %v, %v", i+1, n, spent)
 		}
 	}
+	key := fmt.Sprint(n, spent)
+	if v, ok := levelsKnown.Load(key); ok {
+		return slices.Clone(v.([]float64)), nil
+	}
 	levels := make([]float64, len(n))
 	w := newWalk()
 	for i := range n {
@@ -52,8 +58,13 @@ func Levels(n []int, spent []float64) ([]float64, error) {
 		levels[i] = 2 * distuv.UnitNormal.CDF(-c)
 		w.step(float64(n[i]), c)
 	}
+	levelsKnown.Store(key, slices.Clone(levels))
 	return levels, nil
 }
+
+// levelsKnown keeps results by arguments: an experiment asks again for each
+// report.
+var levelsKnown sync.Map
 
 // Crossing gives the chance that a random walk without drift is ever outside
 // ±c[i] at look i: the total error of a plan with these limits.

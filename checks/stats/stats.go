@@ -267,7 +267,7 @@ func mean(xs []float64) float64 {
 func Median(xs []float64) float64 { return medianInPlace(append([]float64(nil), xs...)) }
 
 func medianInPlace(xs []float64) float64 {
-	sort.Float64s(xs)
+	slices.Sort(xs)
 	n := len(xs)
 	if n%2 == 1 {
 		return xs[n/2]
