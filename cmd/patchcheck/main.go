@@ -133,7 +133,7 @@ the kernel tree it is called in ("patchcheck run").`,
 		a.shellCmd(), a.gcCmd(), a.treeCmd(), a.manCmd(), a.seriesCmd(), a.applyCmd(), a.consoleCmd(), a.warningsCmd(), a.subjectCmd(),
 		a.lintCmd(), a.explainCmd(), a.hookCmd(),
 		a.historyCmd(), a.diffCmd(),
-		a.matrixCmd(), a.cellCmd(), a.mergeCmd(),
+		a.matrixCmd(), a.cellCmd(), a.mergeCmd(), a.githubCmd(),
 	)
 	return root
 }

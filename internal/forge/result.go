@@ -84,8 +84,9 @@ func FromRun(r *runfolder.Run, t Target) (Publication, error) {
 		return p, err
 	}
 	var b strings.Builder
-	rest := pl.annotate(&p, r.Findings)
-	writeFindings(&b, "Findings without a line in the files", rest)
+	rest, placed := pl.annotate(&p, r.Findings)
+	writeFindings(&b, "Findings", rest)
+	writeFindings(&b, "Findings in the files", placed)
 	for _, c := range r.Cells {
 		if c.Verdict == checks.Pass {
 			continue
@@ -147,8 +148,10 @@ func FromLint(rep *findings.Report, t Target, started, ended time.Time) Publicat
 	if rep.Series != nil {
 		pl.add(rep.Series)
 	}
-	rest := pl.annotate(&p, rep.Findings)
-	var b strings.Builder
+	rest, placed := pl.annotate(&p, rep.Findings)
+	var b, text strings.Builder
+	writeFindings(&text, "Findings in the files", placed)
+	p.Text = text.String()
 	name := ""
 	if rep.Series != nil {
 		name = rep.Series.Title
@@ -161,8 +164,8 @@ func FromLint(rep *findings.Report, t Target, started, ended time.Time) Publicat
 	if rep.Outcome() == findings.Infra {
 		fmt.Fprintf(&b, "**INFRA: %s.**\n\n", meaning[checks.Infra])
 	}
-	if n := len(p.Annotations); n > 0 {
-		fmt.Fprintf(&b, "%s annotated in the files.\n\n", count(n, "finding is", "findings are"))
+	if n := len(placed); n > 0 {
+		fmt.Fprintf(&b, "%s about lines of the files.\n\n", count(n, "finding is", "findings are"))
 	}
 	writeList(&b, rest)
 	for _, n := range rep.Notes {
@@ -190,11 +193,11 @@ const maxEvidence = 30
 
 func writeList(b *strings.Builder, fs []checks.Finding) {
 	for _, f := range ordered(fs) {
-		at := f.Where.String()
+		at := Text(f.Where.String())
 		if at != "" {
 			at += ": "
 		}
-		fmt.Fprintf(b, "- **%s** %s%s [%s]\n", f.Severity, Text(at), Text(f.Message), Text(f.ID))
+		fmt.Fprintf(b, "- **%s** %s%s [%s]\n", f.Severity, at, Text(f.Message), Text(f.ID))
 		if ev := f.Evidence; len(ev) > 0 {
 			if n := len(ev) - maxEvidence; n > 0 {
 				ev = append(slices.Clone(ev[:maxEvidence]), fmt.Sprintf("... %d more lines", n))
@@ -214,7 +217,7 @@ func ordered(fs []checks.Finding) []checks.Finding {
 
 // places knows where lines of a patch stand in the last commit of the series.
 type places struct {
-	patches []placed
+	patches []stage
 	total   int
 	// loose files have other lines in the tree that was built than in the
 	// commit, so lines of build findings in them are not known.
@@ -222,7 +225,8 @@ type places struct {
 	allLoose bool
 }
 
-type placed struct {
+// stage is the series up to one of its patches.
+type stage struct {
 	index   int
 	mapper  warnings.LineMapper
 	touched map[string]bool
@@ -236,7 +240,7 @@ func (pl *places) add(s *patches.Series) {
 }
 
 func (pl *places) patch(index int, files []*diff.File) {
-	x := placed{index: index, touched: map[string]bool{}}
+	x := stage{index: index, touched: map[string]bool{}}
 	var cs []warnings.FileChange
 	for _, f := range files {
 		if f.New != "" {
@@ -253,7 +257,7 @@ func (pl *places) patch(index int, files []*diff.File) {
 	}
 	x.mapper = warnings.MapEdits(cs)
 	pl.patches = append(pl.patches, x)
-	slices.SortStableFunc(pl.patches, func(a, b placed) int { return cmp.Compare(a.index, b.index) })
+	slices.SortStableFunc(pl.patches, func(a, b stage) int { return cmp.Compare(a.index, b.index) })
 }
 
 // edits gives the runs of removed and added lines of a hunk.
@@ -353,8 +357,9 @@ func (pl *places) head(f checks.Finding) (string, int, bool) {
 }
 
 // annotate makes annotations of the findings that have a place, and returns
-// the others.
-func (pl *places) annotate(p *Publication, fs []checks.Finding) (rest []checks.Finding) {
+// the others and those. The latter stand in the text, too: where no check run
+// can be written there are no annotations.
+func (pl *places) annotate(p *Publication, fs []checks.Finding) (rest, placed []checks.Finding) {
 	for _, f := range ordered(fs) {
 		file, line, ok := pl.head(f)
 		if !ok {
@@ -378,6 +383,7 @@ func (pl *places) annotate(p *Publication, fs []checks.Finding) (rest []checks.F
 		}
 		a.Raw = strings.Join(ev, "\n")
 		p.Annotations = append(p.Annotations, a)
+		placed = append(placed, f)
 	}
-	return rest
+	return rest, placed
 }
