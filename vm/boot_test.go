@@ -56,6 +56,7 @@ func TestBootFailures(t *testing.T) {
 		{"reset", BootReset, "without a panic", "Linux version"},
 		{"agent-fatal", "", "PID 1 gave up: no virtio-serial port", ""},
 		{"bad-ready", "", `first event is "hello`, ""},
+		{"endless-ready", "", "first event has no end", ""},
 		{"mute", BootMute, "SSH server did not answer", ""},
 	}
 	for _, tc := range tests {
@@ -466,5 +467,37 @@ func TestProbe(t *testing.T) {
 				t.Errorf("another host's answer was taken: %+v %v", c, err)
 			}
 		})
+	}
+}
+
+// TestHostileAnswers: a guest runs a stranger's kernel. Whatever it says, the
+// host uses bounded memory and says what is wrong.
+func TestHostileAnswers(t *testing.T) {
+	defer func(n int) { maxAnswer = n }(maxAnswer)
+	maxAnswer = 4 << 20
+	g := bootFake(t, "ok")
+	var ie *InfraError
+	err := g.Call(context.Background(), "flood", nil, nil, func(string) {})
+	if !errors.As(err, &ie) || !strings.Contains(err.Error(), "longer than any answer") {
+		t.Errorf("an endless answer gives %v", err)
+	}
+	var resp struct {
+		N int `json:"n"`
+	}
+	if err := g.Call(context.Background(), "wrong-type", nil, &resp, nil); !errors.As(err, &ie) {
+		t.Errorf("a string for a number gives %v", err)
+	}
+	err = g.Call(context.Background(), "nasty", nil, nil, nil)
+	var ge *guestproto.Error
+	if !errors.As(err, &ge) {
+		t.Fatalf("an error of the guest gives %v", err)
+	}
+	if strings.ContainsAny(err.Error(), "\x1b\x07\u202e") || strings.Contains(err.Error(), "::error::") {
+		t.Errorf("the guest's error reaches the output as it is: %q", err)
+	}
+	// The connection is still good for the next verb.
+	var echo string
+	if err := g.Call(context.Background(), "echo", "x", &echo, nil); err != nil || echo != "x" {
+		t.Errorf("after that, echo gives %q, %v", echo, err)
 	}
 }

@@ -12,12 +12,17 @@ import (
 	"time"
 
 	"patchcheck/internal/guestproto"
+	"patchcheck/patches/mail"
 	"patchcheck/vm/guestssh"
 )
 
 // maxMessage bounds one JSON line of the guest, in bytes; the largest is the
 // kernel log.
 const maxMessage = 64 << 20
+
+// maxAnswer bounds all that a guest says in answer to one verb, in bytes: its
+// kernel is a stranger's, and may say anything.
+var maxAnswer = 4 * maxMessage
 
 // Call sends a verb and waits for its result. resp, if not nil, is a pointer
 // that gets the result; onLog, if not nil, gets progress lines.
@@ -37,8 +42,11 @@ func (g *Guest) Call(ctx context.Context, verb string, req, resp any, onLog func
 		final  *guestproto.Message
 		broken error
 		stderr bytes.Buffer
-		out    = &lineWriter{max: maxMessage}
+		out    = &lineWriter{max: maxMessage, left: maxAnswer}
 	)
+	rctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	out.over = stop
 	out.line = func(b []byte) {
 		var m guestproto.Message
 		switch err := json.Unmarshal(b, &m); {
@@ -53,9 +61,13 @@ func (g *Guest) Call(ctx context.Context, verb string, req, resp any, onLog func
 		}
 	}
 	start := time.Now()
-	_, err := g.ssh.Run(ctx, guestproto.VerbPrefix+verb, guestssh.IO{
+	_, err := g.ssh.Run(rctx, guestproto.VerbPrefix+verb, guestssh.IO{
 		Stdin: bytes.NewReader(body), Stdout: out, Stderr: &limitedBuffer{buf: &stderr, max: 64 << 10},
 	})
+	var over *overlongError
+	if errors.As(context.Cause(rctx), &over) {
+		return &InfraError{What: "the guest's answer to " + verb + " makes no sense", Err: over, Evidence: g.evidence(10)}
+	}
 	if err != nil && ctx.Err() != nil {
 		// The session is not waited for: its writer may still be at work, so
 		// nothing that it writes is read here.
@@ -69,8 +81,10 @@ func (g *Guest) Call(ctx context.Context, verb string, req, resp any, onLog func
 				return &InfraError{What: fmt.Sprintf("the guest's answer to %s is not of the expected form", verb), Err: err}
 			}
 		}
-		if final.Error != nil {
-			return final.Error
+		if e := final.Error; e != nil {
+			e.Class, e.Errno = printable(e.Class), printable(e.Errno)
+			e.Message, e.Detail = mail.Printable(e.Message), mail.Printable(e.Detail)
+			return e
 		}
 		return nil
 	case broken != nil && err == nil:
@@ -235,19 +249,35 @@ func (g *Guest) NMI(ctx context.Context) error {
 
 // lineWriter calls line for every complete line, and for the rest at no time:
 // a result that was cut off is no result.
+//
+// What is longer than max bytes in a line or left in all goes to over.
 type lineWriter struct {
 	buf  bytes.Buffer
 	max  int
+	left int
 	line func([]byte)
+	over func(error)
 }
+
+// overlongError is an answer that is too long to be one.
+type overlongError struct{ what string }
+
+func (e *overlongError) Error() string { return e.what }
 
 func (w *lineWriter) Write(p []byte) (int, error) {
 	n := len(p)
+	if w.left -= n; w.left < 0 {
+		err := &overlongError{"it is longer than any answer"}
+		w.over(err)
+		return 0, err
+	}
 	for {
 		i := bytes.IndexByte(p, '\n')
 		if i < 0 {
 			if w.buf.Len()+len(p) > w.max {
-				return 0, fmt.Errorf("a line of the guest exceeds %d bytes", w.max)
+				err := &overlongError{fmt.Sprintf("it has a line of more than %d bytes", w.max)}
+				w.over(err)
+				return 0, err
 			}
 			w.buf.Write(p)
 			return n, nil

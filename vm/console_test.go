@@ -173,7 +173,7 @@ func FuzzConsole(f *testing.F) {
 }
 
 func TestPrintable(t *testing.T) {
-	if got := printable("a\x1b[31mred\x07\tb\u009bc\x7f"); got != "a[31mred\tbc" {
+	if got := printable("a\x1b[31mred\x07\tb\u009bc\u202ed\x7f"); got != `a\x1b[31mred\x07\tb\u009bc\u202ed\x7f` {
 		t.Errorf("%q", got)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"patchcheck/patches/mail"
 )
 
 // Evidence is what every error about a guest carries, so that nobody has to
@@ -40,14 +42,7 @@ func (e Evidence) render(headline string) string {
 }
 
 // printable takes the sting out of what a guest wrote: it ends on a terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\t' || r >= 0x20 && r != 0x7f && !(r >= 0x80 && r < 0xa0) {
-			return r
-		}
-		return -1
-	}, s)
-}
+func printable(s string) string { return mail.PrintableLine(s) }
 
 // BootKind says how a boot failed.
 type BootKind string

@@ -147,6 +147,12 @@ func fakeQEMU(args []string) {
 		for {
 			time.Sleep(time.Hour) // no empty select: without cgo the runtime calls that a deadlock
 		}
+	case "endless-ready":
+		for {
+			if _, err := events.Write(bytes.Repeat([]byte("x"), 4096)); err != nil {
+				return
+			}
+		}
 	case "mute":
 		ready()
 		for {
@@ -218,6 +224,18 @@ func fakeQEMU(args []string) {
 		for {
 			time.Sleep(time.Hour) // no empty select: without cgo the runtime calls that a deadlock
 		}
+	})
+	// What a kernel may answer that wants to harm the host.
+	reg.Register("flood", func(_ context.Context, _ json.RawMessage, log func(string)) (any, error) {
+		for line := strings.Repeat("x", 1<<20); ; {
+			log(line)
+		}
+	})
+	reg.Register("wrong-type", func(context.Context, json.RawMessage, func(string)) (any, error) {
+		return map[string]string{"n": "1e999"}, nil
+	})
+	reg.Register("nasty", func(context.Context, json.RawMessage, func(string)) (any, error) {
+		return nil, &guestproto.Error{Class: "\x1b]0;owned\x07", Message: "::error::done\n\x1b[2J\u202e", Errno: "../../etc"}
 	})
 	srv, err := guestd.NewServer(pem, authorized, reg)
 	if err != nil {

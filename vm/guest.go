@@ -290,7 +290,8 @@ func (g *Guest) awaitReady(ctx context.Context) error {
 	got := make(chan line, 1)
 	events := g.conns[chanEvents]
 	go func() {
-		b, err := bufio.NewReaderSize(events, 64<<10).ReadBytes('\n')
+		// A line that does not end within the buffer is an error, not memory.
+		b, err := bufio.NewReaderSize(events, 64<<10).ReadSlice('\n')
 		got <- line{b, err}
 	}()
 	// One timer that is set to the earliest limit, not a poll: the limits
@@ -300,6 +301,9 @@ func (g *Guest) awaitReady(ctx context.Context) error {
 	for {
 		select {
 		case l := <-got:
+			if errors.Is(l.err, bufio.ErrBufferFull) {
+				return &InfraError{What: "the guest's first event has no end: the guest image does not fit this patchcheck", Evidence: g.evidence(20)}
+			}
 			if l.err != nil {
 				if g.gone(g.limits.Death) {
 					return g.bootFailure()

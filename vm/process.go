@@ -28,6 +28,9 @@ import (
 // guest is started again, a lost compiler or session is not.
 const oomScore = 800
 
+// maxQEMULog bounds qemu.log, in bytes.
+const maxQEMULog = 64 << 20
+
 // process is a running QEMU.
 type process struct {
 	pid  int
@@ -70,6 +73,9 @@ func startQEMU(argv []string, logPath string, in, out *os.File) (*process, error
 		// Raising the score needs no privilege; if it fails all the same,
 		// that is no reason not to run.
 		os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.pid), []byte(strconv.Itoa(oomScore)), 0)
+		// Its log is the only file that it writes, and a guest may bring it to
+		// complain without end.
+		unix.Prlimit(p.pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: maxQEMULog, Max: maxQEMULog}, nil)
 		started <- nil
 		cmd.Wait()
 		if ps := cmd.ProcessState; ps != nil {

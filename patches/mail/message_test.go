@@ -297,6 +297,8 @@ func TestSplit(t *testing.T) {
 func TestPrintable(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain é\n\t": "plain é\n\t", "\x1b[31m": `\x1b[31m`, "a\rb": `a\x0db`, "\u202e": `\u202e`, "\u009b": `\u009b`, "\xff": `\xff`, "\u200b": `\u200b`, "\x7f": `\x7f`, "漢字": "漢字", "\U000e0041": `\U000e0041`,
+		// A CI service's orders, and what only looks like them.
+		"a\n ::error file=x::y": `a` + "\n " + `\x3a:error file=x::y`, "##[error]x": `\x23#[error]x`, "a::b::c": "a::b::c", "::": "::", "\n::\n\n  text": "\n::\n\n  text",
 	} {
 		if got := Printable(in); got != want {
 			t.Errorf("Printable(%q) = %q, want %q", in, got, want)

@@ -4,14 +4,31 @@ package mail
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
 
 // Printable returns s fit for a terminal or a report: escape sequences and
 // other control characters, invisible direction marks and bytes that are not
-// UTF-8 become visible (\x1b, \u202e). Tab and LF stay.
-func Printable(s string) string {
+// UTF-8 become visible (\x1b, \u202e). Tab and LF stay. So do all other words
+// but those that a CI service takes for orders: GitHub's runner obeys a line
+// "::error::text", whichever program of a step prints it.
+func Printable(s string) string { return noOrders(visible(s)) }
+
+// order is GitHub's form of today (actions/runner, ActionCommand.cs); that of
+// yesterday, "##[error]text", counts anywhere in a line.
+var order = regexp.MustCompile(`(?m)^([ \t]*):(:[A-Za-z][^\n]*::)`)
+
+func noOrders(s string) string {
+	if strings.Contains(s, "::") {
+		s = order.ReplaceAllString(s, `$1\x3a$2`)
+	}
+	return strings.ReplaceAll(s, "##[", `\x23#[`)
+}
+
+// visible shows what a terminal would obey or hide.
+func visible(s string) string {
 	clean := true
 	for i := 0; i < len(s); i++ {
 		if c := s[i]; c < 0x20 && c != '\n' && c != '\t' || c >= 0x7f {
