@@ -37,8 +37,9 @@ type Server struct {
 	Runs string // folder of run folders
 	Tool string
 	Rule func(id string) (checks.Rule, bool)
-	// Hosts are the names under which the server may be asked, with port; a
-	// name that some web page had resolved to this address is refused. Empty:
+	// Hosts are the names under which the server may be asked, with port, or
+	// without for any; a name that some web page had resolved to this address
+	// is refused. Empty:
 	// any, for a unix socket, which no web page reaches.
 	Hosts []string
 	// AnyIP also takes IP addresses as Host: no name was resolved then.
@@ -134,16 +135,16 @@ func (s *Server) allowed(host string) bool {
 	if len(s.Hosts) == 0 {
 		return true
 	}
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = strings.Trim(host, "[]")
+	}
 	for _, h := range s.Hosts {
-		if strings.EqualFold(h, host) {
+		if strings.EqualFold(h, host) || !strings.Contains(h, ":") && strings.EqualFold(h, name) {
 			return true
 		}
 	}
 	if s.AnyIP {
-		name, _, err := net.SplitHostPort(host)
-		if err != nil {
-			name = strings.Trim(host, "[]")
-		}
 		_, err = netip.ParseAddr(name)
 		return err == nil
 	}
