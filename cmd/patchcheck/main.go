@@ -134,6 +134,7 @@ the kernel tree it is called in ("patchcheck run").`,
 		a.lintCmd(), a.explainCmd(), a.hookCmd(),
 		a.historyCmd(), a.diffCmd(),
 		a.matrixCmd(), a.cellCmd(), a.mergeCmd(), a.githubCmd(),
+		a.siteCmd(), a.serveCmd(),
 	)
 	return root
 }
