@@ -109,7 +109,7 @@ func TestBootRefusesEarly(t *testing.T) {
 		{"no kernel", func(c *Config) { c.Kernel += ".gone" }, "bzImage.gone does not exist"},
 		{"kernel is a folder", func(c *Config) { c.Kernel = filepath.Dir(c.Kernel) }, "is not a file"},
 		{"no image", func(c *Config) { c.Initrds = []string{"/nonexistent/initrd"} }, "guest image /nonexistent/initrd does not exist"},
-		{"too much memory", func(c *Config) { c.MemMiB = 1 << 30 }, "of memory available"},
+		{"too much memory", func(c *Config) { c.MemMiB = 1 << 30 }, "in all; give it less"},
 		{"config", func(c *Config) { c.KernelConfig = config }, "CONFIG_VIRTIO_CONSOLE=y (it is a module)"},
 		{"auto", func(c *Config) { c.Accel = Auto }, "must be resolved"},
 	}

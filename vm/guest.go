@@ -32,9 +32,11 @@ type Guest struct {
 	tmp    bool     // dir is ours to remove
 	sock   string   // folder of sockets and initramfs
 	held   *os.File // lock on it
+	place  *admission
 	start  time.Time
 	// stolenAtStart is what the host had lost to its own hypervisor by then.
 	stolenAtStart time.Duration
+	oomAtStart    int64 // see oomKills
 	qemu          *process
 	con           *console
 	repro         string
@@ -82,6 +84,9 @@ func Boot(ctx context.Context, cfg Config) (_ *Guest, err error) {
 			g.Close()
 		}
 	}()
+	if g.place, err = admit(ctx, cfg, g.info); err != nil {
+		return nil, err
+	}
 	if err := g.prepare(); err != nil {
 		return nil, err
 	}
@@ -136,8 +141,11 @@ func Boot(ctx context.Context, cfg Config) (_ *Guest, err error) {
 		return nil, &InfraError{What: "cannot make the console's pipe", Err: err}
 	}
 	g.conIn = conIn
-	g.start, g.stolenAtStart = time.Now(), stolen("/proc")
+	g.start, g.stolenAtStart, g.oomAtStart = time.Now(), stolen("/proc"), oomKills("/")
 	g.qemu, err = startQEMU(argv, filepath.Join(g.dir, "qemu.log"), qemuIn, qemuOut)
+	if err == nil {
+		g.place.started(cfg, g.qemu.pid)
+	}
 	// Ends when QEMU's end of the pipe is closed, also if it never started.
 	go g.con.follow(conOut, logFile)
 	if err != nil {
@@ -555,7 +563,7 @@ func (g *Guest) autopsy() *GuestDied {
 	case g.killed != "":
 		d.Cause, d.Reason = DeathQEMU, "patchcheck killed QEMU: "+g.killed
 	case sig == "killed":
-		d.Cause, d.Reason = DeathQEMU, fmt.Sprintf("QEMU was killed from outside, perhaps by the host's out-of-memory killer (guest memory %d MiB; see dmesg)", g.cfg.MemMiB)
+		d.Cause, d.Reason = DeathQEMU, g.whoKilled()
 	case sig != "":
 		d.Cause, d.Reason = DeathQEMU, "QEMU ended by signal: "+sig
 	case exit != 0:
@@ -750,6 +758,7 @@ func (g *Guest) close() error {
 	if g.conIn != nil {
 		g.conIn.Close()
 	}
+	g.place.release()
 	if g.sock != "" {
 		err = errors.Join(err, os.RemoveAll(g.sock))
 		g.held.Close()

@@ -76,7 +76,10 @@ func startQEMU(argv []string, logPath string, in, out *os.File) (*process, error
 		// Its log is the only file that it writes, and a guest may bring it to
 		// complain without end.
 		unix.Prlimit(p.pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: maxQEMULog, Max: maxQEMULog}, nil)
+		release := proc.Guard(p.pid)
 		started <- nil
+		proc.AwaitExit(p.pid)
+		release()
 		cmd.Wait()
 		if ps := cmd.ProcessState; ps != nil {
 			p.exit = ps.ExitCode()
@@ -264,25 +267,7 @@ func preflight(c Config) error {
 			return &InfraError{What: fmt.Sprintf("the kernel cannot be a guest of patchcheck, its configuration lacks %s (%s)", strings.Join(missing, ", "), c.KernelConfig)}
 		}
 	}
-	if avail := memAvailable(); avail > 0 && avail < int64(c.MemMiB) {
-		return &InfraError{What: fmt.Sprintf("the host has %d MiB of memory available, the guest needs %d", avail, c.MemMiB)}
-	}
 	return nil
-}
-
-// memAvailable is what the host can give without swapping, in MiB; 0 unknown.
-func memAvailable() int64 {
-	b, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	for _, l := range strings.Split(string(b), "\n") {
-		if rest, ok := strings.CutPrefix(l, "MemAvailable:"); ok {
-			n, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 10, 64)
-			return n >> 10
-		}
-	}
-	return 0
 }
 
 // RequiredOptions are what a kernel must have built in to be a guest: without

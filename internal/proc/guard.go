@@ -96,8 +96,9 @@ func startGuard() error {
 	return nil
 }
 
-// awaitExit waits for a child to end without reaping it.
-func awaitExit(pid int) {
+// AwaitExit waits for a child to end without reaping it: its number stays its
+// own until it has been waited for.
+func AwaitExit(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if !errors.Is(err, unix.EINTR) {

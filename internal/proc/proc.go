@@ -158,7 +158,7 @@ func Run(ctx context.Context, c Cmd) (Result, error) {
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}()
 	// The number stays ours until the program has been waited for.
-	awaitExit(cmd.Process.Pid)
+	AwaitExit(cmd.Process.Pid)
 	release()
 	err := cmd.Wait()
 	close(done)
