@@ -89,7 +89,7 @@ public repositories needs none.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.githubPRCmd(), a.githubPostCmd())
+	cmd.AddCommand(a.githubPRCmd(), a.githubMboxCmd(), a.githubPostCmd())
 	return cmd
 }
 
@@ -142,18 +142,7 @@ all is exit code 3, unless the result is worse than that.`,
 }
 
 func (a *app) checkPR(ctx context.Context, f *githubPR, name string) error {
-	repo, num, host, err := forge.ParsePull(name)
-	if err != nil {
-		return usageError("%v", err)
-	}
-	c, api, err := a.client(&f.forgeFlags)
-	if err != nil {
-		return err
-	}
-	if host != "" && !forge.HostFits(host, api) {
-		return usageError("%s is at %s, and the API at %s is another host's: set --api https://%s/api/v3/", name, host, api, host)
-	}
-	pr, err := c.PullRequest(ctx, repo, num)
+	c, pr, api, err := a.pullRequest(ctx, &f.forgeFlags, name)
 	if err != nil {
 		return err
 	}
@@ -162,7 +151,7 @@ func (a *app) checkPR(ctx context.Context, f *githubPR, name string) error {
 	if err != nil {
 		return err
 	}
-	mbox = forge.WithCover(pr, mbox)
+	mbox = forge.WithCover(pr, mbox, "")
 	base, err := a.pullTree(ctx, c, f, pr)
 	if err != nil {
 		return err
@@ -189,6 +178,73 @@ func (a *app) checkPR(ctx context.Context, f *githubPR, name string) error {
 		return err
 	}
 	return a.publish(ctx, c, p, f.post, exit)
+}
+
+func (a *app) githubMboxCmd() *cobra.Command {
+	f := &forgeFlags{}
+	var to string
+	cmd := &cobra.Command{
+		Use:   "mbox OWNER/REPO#N",
+		Short: "Write a pull request's commits as mails",
+		Long: `Write the commits of a pull request as an mbox, with its title and text as the
+cover letter and its base as base-commit, for the commands that take a series.`,
+		Example: `  patchcheck github mbox octo/linux#7 --to series.mbox
+  patchcheck github mbox octo/linux#7 | patchcheck lint -`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if to == "" && inActions() {
+				// The runner would obey commands in the patches, and to break them
+				// up would change the patches.
+				return usageError("in GitHub Actions a stranger's patch is not printed: name a file with --to")
+			}
+			return a.writeMbox(cmd.Context(), f, args[0], to)
+		},
+	}
+	cmd.Flags().StringVar(&f.api, "api", "", "base URL of the API (default $GITHUB_API_URL, else "+forge.DefaultAPI+")")
+	cmd.Flags().StringVar(&to, "to", "", "file to write (default: standard output)")
+	f.comment = string(forge.CommentNever)
+	return cmd
+}
+
+func (a *app) writeMbox(ctx context.Context, f *forgeFlags, name, to string) error {
+	c, pr, _, err := a.pullRequest(ctx, f, name)
+	if err != nil {
+		return err
+	}
+	mbox, err := c.Mails(ctx, pr)
+	if err != nil {
+		return err
+	}
+	base, err := c.MergeBase(ctx, pr)
+	if err != nil {
+		return err
+	}
+	mbox = forge.WithCover(pr, mbox, base)
+	if to == "" {
+		_, err = a.stdout.Write(mbox)
+		return err
+	}
+	if err := os.WriteFile(to, mbox, 0o644); err != nil {
+		return usageError("%v", err)
+	}
+	return nil
+}
+
+// pullRequest looks a pull request up by its name.
+func (a *app) pullRequest(ctx context.Context, f *forgeFlags, name string) (*forge.Client, *forge.PullRequest, string, error) {
+	repo, num, host, err := forge.ParsePull(name)
+	if err != nil {
+		return nil, nil, "", usageError("%v", err)
+	}
+	c, api, err := a.client(f)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	if host != "" && !forge.HostFits(host, api) {
+		return nil, nil, "", usageError("%s is at %s, and the API at %s is another host's: set --api https://%s/api/v3/", name, host, api, host)
+	}
+	pr, err := c.PullRequest(ctx, repo, num)
+	return c, pr, api, err
 }
 
 // pullPage is the address of a pull request's page.

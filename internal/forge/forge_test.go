@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"patchcheck/internal/forge/githubtest"
+	"patchcheck/patches"
 )
 
 const secret = "ghs_0123456789abcdefghij"
@@ -239,6 +240,17 @@ func TestSeries(t *testing.T) {
 	for _, r := range b.Requests() {
 		if r.Header.Get("Authorization") != "Bearer "+secret || r.Header.Get("X-Github-Api-Version") != "2022-11-28" {
 			t.Errorf("%s %s: headers %v", r.Method, r.Path, r.Header)
+		}
+	}
+}
+
+func TestBaseCommit(t *testing.T) {
+	one := mbox[:strings.Index(mbox, "From aaaa")]
+	for name, text := range map[string]string{"cover": mbox, "one patch": strings.Replace(one, "[PATCH 1/2]", "[PATCH]", 1)} {
+		b := WithCover(&PullRequest{Title: "t", Author: "ann", Body: "words"}, []byte(text), shaFork)
+		s, err := patches.Load(ctx, []string{"-"}, patches.LoadOptions{Stdin: bytes.NewReader(b)})
+		if err != nil || s.BaseCommit != shaFork {
+			t.Errorf("%s: base %q, %v", name, s.BaseCommit, err)
 		}
 	}
 }

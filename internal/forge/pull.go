@@ -239,7 +239,7 @@ func (c *Client) Series(ctx context.Context, pr *PullRequest) (*patches.Series, 
 	if err != nil {
 		return nil, err
 	}
-	s, err := patches.Load(ctx, []string{"-"}, patches.LoadOptions{Stdin: bytes.NewReader(WithCover(pr, mbox))})
+	s, err := patches.Load(ctx, []string{"-"}, patches.LoadOptions{Stdin: bytes.NewReader(WithCover(pr, mbox, ""))})
 	if err != nil {
 		return nil, err
 	}
@@ -261,11 +261,16 @@ var rePart = regexp.MustCompile(`(?m)^Subject: \[PATCH [0-9]+/([0-9]+)\]`)
 var reDiff = regexp.MustCompile(`(?m)^(diff |Index: |--- |\+\+\+ |@@ |From [0-9a-f]{40} )`)
 
 // WithCover puts the pull request's own words before a series of several
-// patches, as its cover letter.
-func WithCover(pr *PullRequest, mbox []byte) []byte {
+// patches, as its cover letter. A base commit is noted as git format-patch
+// --base does, unless it is "".
+func WithCover(pr *PullRequest, mbox []byte, base string) []byte {
+	note := ""
+	if GoodSHA(base) {
+		note = "\nbase-commit: " + base + "\n"
+	}
 	m := rePart.FindSubmatch(mbox)
 	if m == nil || strings.TrimSpace(pr.Title) == "" {
-		return mbox
+		return append(bytes.TrimRight(slices.Clone(mbox), "\n"), "\n"+note...)
 	}
 	total := string(m[1])
 	subject := strings.Join(strings.Fields(pr.Title), " ")
@@ -273,7 +278,7 @@ func WithCover(pr *PullRequest, mbox []byte) []byte {
 	body := strings.ReplaceAll(pr.Body, "\r\n", "\n")
 	// A diff that is quoted in the text is no patch of the series.
 	body = reDiff.ReplaceAllString(body, " $0")
-	enc := base64.StdEncoding.EncodeToString([]byte(body + "\n"))
+	enc := base64.StdEncoding.EncodeToString([]byte(body + "\n" + note))
 	var b bytes.Buffer
 	zeros := strings.Repeat("0", len(total))
 	at := pr.Updated
