@@ -163,6 +163,9 @@ type Hold struct {
 	When string `yaml:"when" json:"when,omitempty"` // applies only where this is true
 	That string `yaml:"that" json:"that"`
 	Why  string `yaml:"why" json:"why"`
+	// Always: it holds at any moment, so also for a workload that did not come
+	// to its end.
+	Always bool `yaml:"always" json:"always,omitempty"`
 }
 
 // Memory bounds what a cell may leave behind.

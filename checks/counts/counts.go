@@ -111,6 +111,21 @@ func Evaluate(p *testplans.Plan, cell testplans.Cell, hists map[string]guestprot
 	return r
 }
 
+// SoFar checks the conditions that hold at any moment on what was counted
+// until a workload stopped short. Counts that cannot be judged are no findings
+// here: the failed step is one already.
+func SoFar(p *testplans.Plan, cell testplans.Cell, hists map[string]guestproto.Hist, absent []string) []checks.Finding {
+	q := *p
+	q.Hold = slices.DeleteFunc(slices.Clone(p.Hold), func(h testplans.Hold) bool { return !h.Always })
+	var out []checks.Finding
+	for _, f := range Evaluate(&q, cell, hists, absent).Findings {
+		if f.ID == ruleHold.ID {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
 // Values derives the plan's values without judging them.
 func Values(p *testplans.Plan, cell testplans.Cell, hists map[string]guestproto.Hist, absent []string) map[string]int64 {
 	v, _ := values(p, cell, hists, absent)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"patchcheck/checks"
+	"patchcheck/checks/counts"
 	"patchcheck/internal/guestproto"
 	"patchcheck/internal/runfolder"
 	"patchcheck/testplans"
@@ -78,6 +79,8 @@ const (
 	// An unanswered RPC is sent again after 60 s, so a workload must be
 	// given longer than that for the difference to show.
 	deadlineIO = 150 * time.Second
+	// A guest that hangs whole is not waited for once more.
+	deadlineSoFar = 10 * time.Second
 	// A scan reads all memory; a debug kernel's factor comes on top.
 	deadlineLeaks = 30 * time.Second
 	// afterCrash is how long a step goes on when the console shows a crash:
@@ -340,6 +343,10 @@ func (b *bench) cell(ctx context.Context, c testplans.Cell) (runfolder.Attempt, 
 		a.Token = "done"
 	case errors.As(err, &ce):
 		a.Verdict = ce.verdict
+		if ce.finding.ID == ruleHang.ID || ce.finding.ID == ruleStep.ID {
+			// What the kernel did wrong stands before what came of it.
+			a.Findings = append(a.Findings, b.soFar(ctx, c, &a)...)
+		}
 		a.Findings = append(a.Findings, ce.finding)
 	case ctx.Err() != nil:
 		return a, ctx.Err()
@@ -348,6 +355,20 @@ func (b *bench) cell(ctx context.Context, c testplans.Cell) (runfolder.Attempt, 
 		a.Findings = append(a.Findings, ruleInfra.New(checks.Where{Cell: c.ID()}, "%v", err))
 	}
 	return a, nil
+}
+
+// soFar judges what was counted until a step failed, by the conditions that
+// hold at any moment: a hang is often the consequence of a wrong count.
+func (b *bench) soFar(ctx context.Context, c testplans.Cell, a *runfolder.Attempt) []checks.Finding {
+	rest := a.Rest
+	if rest == nil {
+		var r guestproto.TraceResult
+		if b.call(ctx, a, c.ID(), "read counts so far", guestproto.VerbTraceRead, deadlineSoFar, nil, &r) != nil {
+			return nil // the failed step is the finding; this one would only repeat it
+		}
+		rest = r.Hists
+	}
+	return counts.SoFar(b.plan, c, counts.Sum(a.Hists, rest), b.absent)
 }
 
 func (b *bench) steps(ctx context.Context, c testplans.Cell, a *runfolder.Attempt) error {
@@ -393,6 +414,7 @@ func (b *bench) steps(ctx context.Context, c testplans.Cell, a *runfolder.Attemp
 	if err := b.call(ctx, a, id, "read counts", guestproto.VerbTraceRead, deadlineQuick, nil, &counted); err != nil {
 		return err
 	}
+	a.Hists = counted.Hists
 	if err := works(false); err != nil {
 		return err
 	}
@@ -414,7 +436,7 @@ func (b *bench) steps(ctx context.Context, c testplans.Cell, a *runfolder.Attemp
 	if err := b.call(ctx, a, id, "read the rest of the counts", guestproto.VerbTraceRead, deadlineQuick, nil, &rest); err != nil {
 		return err
 	}
-	a.Hists, a.Rest = counted.Hists, rest.Hists
+	a.Rest = rest.Hists
 	if f.Proto == "rdma" {
 		if err := b.call(ctx, a, id, "remove link", guestproto.VerbLinkDel, deadlineMount, guestproto.LinkDel{Name: f.Link}, nil); err != nil {
 			return err

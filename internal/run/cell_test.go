@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -169,6 +170,46 @@ func TestCellVerdicts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What was counted until a step hung says why: here the kernel took a size that
+// the device had not granted. What only holds for the whole workload is not
+// held against it.
+func TestHangWithItsCause(t *testing.T) {
+	p, err := testplans.Load("svcrdma-inline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		granted string
+		want    []string
+	}{
+		{"256", []string{"count.hold", "guest.hang"}},
+		{"216", []string{"guest.hang"}},
+	} {
+		g := &fakeGuest{over: map[string]func(any) (any, error){
+			guestproto.VerbMount: fails(&vm.NoAnswer{Verb: "nfs.mount", After: time.Minute}),
+			guestproto.VerbTraceRead: func(any) (any, error) {
+				return guestproto.TraceResult{Hists: map[string]guestproto.Hist{
+					"sends":       {Hits: 1, Entries: 1, Rows: []guestproto.HistRow{{Keys: map[string]string{"flags": "10", "len": "180", "granted": c.granted}, Hits: 1}}},
+					"completions": {}, "completions_flush": {}, "completions_err": {},
+					"qp_create": {Hits: 1, Entries: 1, Rows: []guestproto.HistRow{{Keys: map[string]string{"ret": "0", "execname": "nfsd"}, Hits: 1}}},
+				}}, nil
+			},
+		}}
+		b := &bench{g: g, plan: p, guest: "01-patched"}
+		a, err := b.cell(t.Context(), p.Cells()[2]) // patched/intel-216/v3
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range a.Findings {
+			got = append(got, f.ID)
+		}
+		if !slices.Equal(got, c.want) || a.Verdict != checks.Fail {
+			t.Errorf("granted %s: %s %v, want %v", c.granted, a.Verdict, got, c.want)
+		}
 	}
 }
 
