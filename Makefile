@@ -11,7 +11,7 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null)
 
 export CGO_ENABLED = 0
 
-.PHONY: all build deps run test test-fast test-e2e test-mutants bench mutants trust lint clean
+.PHONY: all build deps run test test-fast test-e2e test-mutants bench bench-aa bench-slow mutants trust lint clean
 
 all: build
 
@@ -44,6 +44,16 @@ test-e2e: build
 # Ratios against bare make, a bare guest, a bare boot; speed and memory of parsers.
 bench: build
 	$(GO) test -tags integration -run '^$$' -bench . -benchtime 1x -p 1 -timeout 60m ./...
+
+# What claims of patchcheck bench rest on: a kernel against itself, AA times,
+# must not differ; a delay of DELAY microseconds in each Reply must be found.
+AA    ?= 5
+DELAY ?= 100
+bench-aa: build
+	PATCHCHECK_AA=$(AA) $(GO) test -tags integration -run '^TestBenchAA$$' -count=1 -v -timeout 180m ./internal/run
+
+bench-slow: build
+	PATCHCHECK_DELAY=$(DELAY) $(GO) test -tags integration -run '^TestBenchSlowReply$$' -count=1 -v -timeout 60m ./internal/run
 
 # The bank of seeded faults: each must be caught, each harmless one must pass.
 # MUTANTS=regexp selects some, MUTANTS_PLANS=debug those of the debug kernel,

@@ -505,6 +505,9 @@ func planID(p *testplans.Plan) string {
 }
 
 func (r *runner) steps(ctx context.Context) error {
+	if len(r.plan.Cells()) == 0 && r.plan.Measure != nil {
+		return &testplans.Error{Name: r.o.Plan, Msgs: []string{"  the plan has no cells, it only measures: use patchcheck bench --plan " + r.o.Plan}}
+	}
 	s := r.begin("series")
 	s.End(view.OK, "%s", describe(r.ser))
 	if err := r.findTree(ctx); err != nil {
