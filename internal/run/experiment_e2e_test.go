@@ -109,7 +109,7 @@ func row(t *testing.T, a *measure.Analysis, name string) measure.Row {
 func TestBenchEndToEnd(t *testing.T) {
 	o := options(t)
 	o.Plan = benchPlan(t, "nfs-latency", "companions: [rxe-device]", "companions: [rxe-device, xprtrdma-inline]", "  with: [xprtrdma-inline]     # the third arm: the client posts small Calls inline, too\n", "",
-		"number_ios=2000", "number_ios=200", "number_ios=1000", "number_ios=100", "runs: 3", "runs: 1", "boots: 5", "boots: 2")
+		"number_ios=2000", "number_ios=200", "number_ios=500", "number_ios=100", "runs: 3", "runs: 1", "boots: 5", "boots: 2")
 	e, a := conduct(t, o, MeasureOptions{}, nil)
 	if len(e.Boots) != 4 || len(e.Arms) != 2 || e.Arms[0].Key == e.Arms[1].Key || len(e.Arms[1].Patches) != 2 {
 		t.Errorf("%d boots, arms %+v", len(e.Boots), e.Arms)
