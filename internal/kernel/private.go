@@ -3,8 +3,10 @@
 package kernel
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/gob"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -15,6 +17,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -112,36 +116,44 @@ func (w *Workspace) guard(ctx context.Context, chain []string) error {
 
 // keep copies the object folder beside.
 func (w *Workspace) keep(ctx context.Context) error {
-	tmp := w.keptDir() + ".new"
-	if err := errors.Join(cache.RemoveAll(tmp), cache.RemoveAll(w.keptDir())); err != nil {
+	index := w.objectIndex()
+	// Without its mark a half-made copy is none.
+	if err := errors.Join(w.forget(), os.MkdirAll(w.keptDir(), 0o755)); err != nil {
 		return err
 	}
-	if err := os.Mkdir(tmp, 0o755); err != nil {
-		return err
-	}
-	if err := copyObjects(ctx, w.Obj, filepath.Join(tmp, "obj")); err != nil {
+	copied := filepath.Join(w.keptDir(), "obj")
+	err := mirror(ctx, w.Obj, copied, func(rel string, fi fs.FileInfo) bool {
+		_, err := os.Lstat(filepath.Join(copied, rel))
+		return err == nil && index.unchanged(rel, fi)
+	})
+	if err != nil {
 		return err
 	}
 	b, err := json.Marshal(keptMeta{w.state, w.led})
 	if err != nil {
 		return err
 	}
-	if err := cache.WriteFile(filepath.Join(tmp, keptName), b, 0o644); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, w.keptDir()); err != nil {
+	if err := cache.WriteFile(filepath.Join(w.keptDir(), keptName), b, 0o644); err != nil {
 		return err
 	}
 	w.state.Kept = true
-	return w.save()
+	return errors.Join(w.saveIndex(), w.save())
 }
 
-// bringBack replaces the object folder by the copy. A folder without one goes
+// forget drops what says that the copy and the folder belong together.
+func (w *Workspace) forget() error {
+	for _, p := range []string{w.indexPath(), filepath.Join(w.keptDir(), keptName)} {
+		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// bringBack makes the object folder the copy again. A folder without one goes
 // back to empty.
 func (w *Workspace) bringBack(ctx context.Context) error {
-	if len(w.state.Ran) > 0 {
-		w.progress("taking back the objects of the base")
-	}
+	w.progress("taking back the objects of the base")
 	// All that ran in the folder stays in the journal until it is gone.
 	if err := os.Remove(filepath.Join(w.Dir, "ledger.json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -150,27 +162,35 @@ func (w *Workspace) bringBack(ctx context.Context) error {
 	if err := unix.Flock(int(w.busy.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("cannot lock the workspace: %w", err)
 	}
-	err := cache.RemoveAll(w.Obj)
-	unix.Flock(int(w.busy.Fd()), unix.LOCK_UN)
-	if err != nil {
-		return err
-	}
+	defer unix.Flock(int(w.busy.Fd()), unix.LOCK_UN)
 	var kept keptMeta
 	b, err := os.ReadFile(filepath.Join(w.keptDir(), keptName))
 	if err == nil {
 		err = json.Unmarshal(b, &kept)
 	}
 	if !w.state.Kept || err != nil || kept.State.Version != wsVersion || kept.State.Lineage != w.state.Lineage {
-		if err := cache.RemoveAll(w.keptDir()); err != nil {
+		if err := errors.Join(w.forget(), cache.RemoveAll(w.keptDir()), cache.RemoveAll(w.Obj)); err != nil {
 			return err
 		}
 		kept = keptMeta{Ledger: Ledger{}}
 		if err := os.MkdirAll(w.Obj, 0o755); err != nil {
 			return err
 		}
-	} else if err := copyObjects(ctx, filepath.Join(w.keptDir(), "obj"), w.Obj); err != nil {
-		return err
 	} else {
+		index := w.objectIndex()
+		if err := os.Remove(w.indexPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		err := mirror(ctx, filepath.Join(w.keptDir(), "obj"), w.Obj, func(rel string, _ fs.FileInfo) bool {
+			fi, err := os.Lstat(filepath.Join(w.Obj, rel))
+			return err == nil && index.unchanged(rel, fi)
+		})
+		if err != nil {
+			return err
+		}
+		if err := w.saveIndex(); err != nil {
+			return err
+		}
 		kept.State.Kept = true
 	}
 	if err := kept.Ledger.write(filepath.Join(w.Dir, "ledger.json")); err != nil {
@@ -184,6 +204,94 @@ func (w *Workspace) bringBack(ctx context.Context) error {
 		s.ConfigFor = ""
 	}
 	return w.save()
+}
+
+// objectIndex tells by path how the files of the object folder were when they
+// were the same as those of the copy.
+//
+// A file whose inode and times are still those was not written to since: the
+// kernel sets the time of change at every write, and no call sets it back
+// (inode(7)). That saves copying thousands of files for the few that a series
+// compiles.
+type objectIndex map[string]fileMark
+
+type fileMark struct {
+	Dev, Ino     uint64
+	Size         int64
+	Mode         uint32
+	Mtime, Ctime int64 // nanoseconds
+}
+
+func markOf(fi fs.FileInfo) (fileMark, bool) {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok || !fi.Mode().IsRegular() {
+		return fileMark{}, false
+	}
+	return fileMark{uint64(st.Dev), st.Ino, st.Size, uint32(st.Mode), st.Mtim.Nano(), st.Ctim.Nano()}, true
+}
+
+func (x objectIndex) unchanged(rel string, fi fs.FileInfo) bool {
+	m, ok := markOf(fi)
+	return ok && x[rel] == m
+}
+
+func (w *Workspace) indexPath() string { return filepath.Join(w.Dir, "obj.index") }
+
+// objectIndex reads the index; it is empty where none can be relied on.
+func (w *Workspace) objectIndex() objectIndex {
+	x := objectIndex{}
+	b, err := os.ReadFile(w.indexPath())
+	if err != nil || gob.NewDecoder(bytes.NewReader(b)).Decode(&x) != nil || !marksWrites(w.Obj) {
+		return nil
+	}
+	return x
+}
+
+// marksWrites tells file systems that note the time of a write through a
+// mapping too, which tmpfs and some network file systems do not.
+func marksWrites(dir string) bool {
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) != nil {
+		return false
+	}
+	switch uint32(st.Type) {
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC:
+		return true
+	}
+	return false
+}
+
+// saveIndex notes the object folder, which is that of the copy now.
+func (w *Workspace) saveIndex() error {
+	x := objectIndex{}
+	err := filepath.WalkDir(w.Obj, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		fi, err := d.Info()
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(w.Obj, p)
+		if m, ok := markOf(fi); ok {
+			x[rel] = m
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := gob.NewEncoder(&b).Encode(x); err != nil {
+		return err
+	}
+	if err := cache.WriteFile(w.indexPath(), b.Bytes(), 0o644); err != nil {
+		return err
+	}
+	// The kernel counts these times in ticks of up to 10 ms: what is written
+	// from here on gets another one.
+	time.Sleep(20 * time.Millisecond)
+	return nil
 }
 
 // grounded tells whether the tree was built here without a series.
@@ -208,25 +316,21 @@ func linked(name string, size int64) bool {
 	return size > 1<<20 && (strings.HasPrefix(name, "vmlinux") || strings.HasPrefix(name, ".tmp_vmlinux"))
 }
 
-// copyObjects copies an object folder, which untrusted code may have written,
-// without following a link, times included. Files share no block with the
-// original that a write could reach; where the file system can, they are
-// cloned.
-func copyObjects(ctx context.Context, from, to string) error {
-	if err := os.Mkdir(to, 0o755); err != nil {
+// mirror makes the folder to the same as from, times included, but for the
+// files of a link. Files for which same says so are taken to be equal already.
+// Untrusted code may have written in either folder, so no link is followed.
+// The files share no block that a write could reach; where the file system
+// can, they are cloned.
+func mirror(ctx context.Context, from, to string, same func(rel string, fi fs.FileInfo) bool) error {
+	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
 	}
-	type stamp struct {
-		path string
-		fi   fs.FileInfo
-	}
-	var folders []stamp
+	// What is there: a folder may be closed, and is opened for us first.
+	want := map[string]fs.FileInfo{}
+	var paths []string
 	err := filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
 		}
 		fi, err := d.Info()
 		if err != nil {
@@ -236,33 +340,81 @@ func copyObjects(ctx context.Context, from, to string) error {
 		if err != nil {
 			return err
 		}
-		dest := filepath.Join(to, rel)
-		switch {
-		case fi.IsDir():
-			folders = append(folders, stamp{dest, fi})
-			if rel == "." {
-				return nil
-			}
-			return os.Mkdir(dest, fi.Mode().Perm()|0o700)
-		case fi.Mode()&fs.ModeSymlink != 0:
-			target, err := os.Readlink(p)
-			if err != nil {
-				return err
-			}
-			return os.Symlink(target, dest)
-		case !fi.Mode().IsRegular() || linked(d.Name(), fi.Size()):
+		if t := fi.Mode().Type(); t != 0 && t != fs.ModeDir && t != fs.ModeSymlink || t == 0 && linked(d.Name(), fi.Size()) {
 			return nil
 		}
-		if err := cloneFile(p, dest, fi); err != nil {
-			return err
-		}
-		return os.Chtimes(dest, fi.ModTime(), fi.ModTime())
+		want[rel] = fi
+		paths = append(paths, rel)
+		return nil
 	})
 	if err != nil {
 		return err
 	}
-	for _, f := range slices.Backward(folders) {
-		if err := os.Chtimes(f.path, f.fi.ModTime(), f.fi.ModTime()); err != nil {
+	var gone []string
+	var clear func(rel string) error
+	clear = func(rel string) error {
+		dir := filepath.Join(to, rel)
+		if err := os.Chmod(dir, want[rel].Mode().Perm()|0o700); err != nil {
+			return err
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			sub := filepath.Join(rel, e.Name())
+			fi, known := want[sub]
+			if !known || fi.Mode().Type() != e.Type() {
+				gone = append(gone, sub)
+			} else if e.IsDir() {
+				if err := clear(sub); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	if err := clear("."); err != nil {
+		return err
+	}
+	for _, rel := range gone {
+		if err := cache.RemoveAll(filepath.Join(to, rel)); err != nil {
+			return err
+		}
+	}
+	for _, rel := range paths {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		fi, src, dest := want[rel], filepath.Join(from, rel), filepath.Join(to, rel)
+		switch {
+		case fi.IsDir():
+			if err := os.MkdirAll(dest, fi.Mode().Perm()|0o700); err != nil {
+				return err
+			}
+			continue
+		case fi.Mode()&fs.ModeSymlink != 0:
+			target, err := os.Readlink(src)
+			if err != nil {
+				return err
+			}
+			if have, err := os.Readlink(dest); err == nil && have == target {
+				continue
+			}
+			if err := errors.Join(cache.RemoveAll(dest), os.Symlink(target, dest)); err != nil {
+				return err
+			}
+			continue
+		case same(rel, fi):
+			continue
+		}
+		if err := cache.RemoveAll(dest); err != nil {
+			return err
+		}
+		if err := cloneFile(src, dest, fi); err != nil {
+			return err
+		}
+		if err := os.Chtimes(dest, fi.ModTime(), fi.ModTime()); err != nil {
 			return err
 		}
 	}

@@ -41,9 +41,11 @@ func objectFiles(t *testing.T, dir string) map[string]string {
 // reads it.
 const hostileMake = `
 $(shell cd $(O) && printf 'int evil;\n' | gcc -x c -c -o net/a.o - 2>/dev/null)
-$(shell cd $(O) && touch -d 2099-01-01 net/a.o net/.a.o.cmd net/b.o)
+$(shell cd $(O) && touch -d 2099-01-01 net/a.o net/.a.o.cmd)
 $(shell cd $(O) && rm -f host && printf '#!/bin/sh\nexit 0\n' > host && chmod 755 host)
 $(shell cd $(O) && printf 'CONFIG_EVIL=y\n' >> .config)
+$(shell cd $(O) && cp -p net/b.o time && printf Z | dd of=net/b.o bs=1 seek=200 conv=notrunc 2>/dev/null && touch -r time net/b.o)
+$(shell cd $(O) && rm -rf include && ln -s /usr/include include && chmod 0 arch)
 $(shell cd $(O) && ln -s /etc/passwd net/link && mkfifo fifo)
 `
 
