@@ -132,21 +132,23 @@ func TestErrorOfManyMetrics(t *testing.T) {
 	n := simulations(200)
 	for _, c := range []struct {
 		name    string
+		noise   string
 		shared  float64
 		primary int
-	}{{"alike", 0.9, 0}, {"apart", 0, 0}, {"apart, none primary", 0, -1}} {
+	}{{"alike", "normal", 0.9, 0}, {"apart", "normal", 0, 0}, {"apart, none primary", "normal", 0, -1}, {"bimodal", "bimodal", 0, -1},
+		{"outliers", "outliers", 0.5, -1}, {"skewed", "skewed", 0, 0}, {"quantised", "quantised", 0, -1}, {"heavy tails", "heavy tails", 0, -1}} {
 		r := rand.New(rand.NewPCG(2, 3))
 		bad := 0
 		for range n {
-			sa, sb := experiment(r, noises["normal"], 5, 0)
+			sa, sb := experiment(r, noises[c.noise], 5, 0)
 			rs := make([]Result, 10)
 			for m := range rs {
-				a, b := experiment(r, noises["normal"], 5, 0)
+				a, b := experiment(r, noises[c.noise], 5, 0)
 				for i := range a {
 					a[i] = c.shared*sa[i] + (1-c.shared)*a[i]
 					b[i] = c.shared*sb[i] + (1-c.shared)*b[i]
 				}
-				rs[m] = Measure(a, b, LowerIsBetter, Limits{Rounds: 499})
+				rs[m] = Measure(a, b, LowerIsBetter, Limits{Rounds: 199})
 			}
 			Decide(rs, c.primary)
 			for _, x := range rs {

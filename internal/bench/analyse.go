@@ -374,7 +374,7 @@ func (r *Row) exactly(a, b *armValues, better Direction) bool {
 	}
 	x, y := a.all[0], b.all[0]
 	c := stats.Contrast{Base: x, Patched: y, Diff: y - x, Lo: y - x, Hi: y - x, P: 1}
-	r.Result = stats.Result{NBase: len(r.Values[0]), NPatched: len(r.Values[1]), Mean: c, Median: c, RankP: 1, PAdj: 1, Better: direction(better)}
+	r.Result = stats.Result{NBase: len(r.Values[0]), NPatched: len(r.Values[1]), Mean: c, Median: c, RankP: 1, WelchP: 1, PAdj: 1, Better: direction(better)}
 	switch {
 	case x == y:
 		r.Outcome = stats.Same
@@ -460,7 +460,7 @@ func (e *Experiment) primary(level float64) (Row, bool) {
 		// error.
 		rs := []stats.Result{r.Result}
 		if len(ss) > 1 || len(e.Arms) > 2 {
-			rs = append(rs, stats.Result{RankP: 1, PAdj: 1, Level: level, Mean: stats.Contrast{P: 1}, Median: stats.Contrast{P: 1}})
+			rs = append(rs, stats.Result{RankP: 1, WelchP: 1, PAdj: 1, Level: level, Mean: stats.Contrast{P: 1}, Median: stats.Contrast{P: 1}})
 		}
 		stats.Decide(rs, 0)
 		r.Result = rs[0]

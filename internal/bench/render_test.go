@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/perf/benchfmt"
+
+	"patchcheck/checks/stats"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	p := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs (go test -update rewrites it):\n%s", name, got)
+	}
+}
+
+// measured is a small experiment with everything in it.
+func measured(t *testing.T, accel string, delay float64, noise float64) *Experiment {
+	t.Helper()
+	arms := []Arm{
+		{Name: Base, Release: "7.3.4", Arch: "x86_64", Config: "0123456789abcdef", Compiler: "gcc 12.2.0"},
+		{Name: Patched, Release: "7.3.4", Arch: "x86_64", Patches: []string{"svcrdma: Do less"}},
+		{Name: WithCompanion, Label: "the client's patch as well", Release: "7.3.4", Arch: "x86_64"},
+	}
+	e, err := New("", Design{Seed: 5, Boots: 6, Runs: 2, Warmup: 1}, arms, []Job{
+		{Name: "qd1", Kind: "fio", Text: "[job]\nrw=randwrite\nbs=4k\niodepth=1\n"},
+		{Name: "qd8", Kind: "fio", Text: "[job]\nrw=randwrite\nbs=4k\niodepth=8\n"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.rounds = 999
+	e.ID, e.Title, e.Plan = "20261130-120000-do-less", "svcrdma: Do less", "nfs-latency"
+	e.Accel, e.Fabric = Accel{Name: accel}, "rxe on dummy0, client and server in one guest"
+	e.Hosts = []Host{{CPU: "Example CPU 9000", CPUs: 8, Arch: "x86_64", MemMiB: 16384, Kernel: "6.12.1"}}
+	e.Guest = Guest{CPUs: 2, MemMiB: 1024}
+	e.Mount = "vers=3,proto=rdma"
+	e.Versions = map[string]string{"fio": "fio-3.36", "qemu": "QEMU 7.2.22"}
+	rnd := rand.New(rand.NewPCG(8, 8))
+	at := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	b := booter(func(arm string, n int) (Boot, error) {
+		s := &simulator{rnd: rnd, ios: 1000}
+		lv := level * (1 + noise*rnd.NormFloat64())
+		switch arm {
+		case Patched:
+			lv -= delay
+		case WithCompanion:
+			lv -= 2 * delay
+		}
+		out := Boot{Arm: arm}
+		for i := 1; i <= 3; i++ {
+			for k, job := range []string{"qd1", "qd8"} {
+				raw := s.output(lv * float64(1+7*k))
+				raw = strings.Replace(raw, `"iodepth": "1"`, fmt.Sprintf(`"iodepth": "%d"`, 1+7*k), 1)
+				r := Run{Job: job, Index: i, Warmup: i == 1, Raw: []byte(raw)}
+				if k == 0 {
+					enq, inline := 14.0, 0.0
+					if arm != Base {
+						enq, inline = 5, 2048
+					}
+					r.Metrics = map[string]Metric{
+						"enqueues per RPC": {Value: enq, Better: Lower, Exact: true},
+						"Sends inline":     {Value: inline, Better: None, Exact: true},
+						"empty dequeues":   {Better: Lower, Unit: "%", Invalid: "LOST 12 events"},
+						"CPU per RPC":      {Value: 9000 + 100*rnd.NormFloat64(), Unit: "ns", Better: Lower},
+					}
+				}
+				out.Runs = append(out.Runs, r)
+			}
+		}
+		return out, nil
+	})
+	c := &conductor{e: e, boot: b, now: func() time.Time { return at }, watch: func() func() Noise { return func() Noise { return Noise{} } }}
+	if err := c.run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func analyse(t *testing.T, e *Experiment) *Analysis {
+	t.Helper()
+	a, err := Analyse(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func render(t *testing.T, a *Analysis, format string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Write(&b, a, format); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestFormats(t *testing.T) {
+	for name, e := range map[string]*Experiment{
+		"better": measured(t, "kvm", 1000, 0.005),
+		"none":   measured(t, "tcg", 0, 0.02),
+	} {
+		a := analyse(t, e)
+		for _, f := range Formats {
+			got := render(t, a, f)
+			golden(t, name+"."+f, got)
+			if f == "html" && !bytes.Equal(got, render(t, analyse(t, e), f)) {
+				t.Errorf("%s %s: not the same twice", name, f)
+			}
+			switch f {
+			case "rows", "sentence", "table", "sweep":
+				for _, l := range strings.Split(string(got), "\n") {
+					if len([]rune(l)) > width {
+						t.Errorf("%s %s: %d columns: %s", name, f, len([]rune(l)), l)
+					}
+					if strings.TrimRight(l, " ") != l {
+						t.Errorf("%s %s: blank at the end: %q", name, f, l)
+					}
+				}
+				if tcg := strings.HasPrefix(string(got), "Emulated (TCG): absolute figures mean nothing"); tcg != (name == "none") {
+					t.Errorf("%s %s: first line %.60s", name, f, got)
+				}
+				for _, must := range []string{"95"} {
+					if !strings.Contains(string(got), must) {
+						t.Errorf("%s %s lacks %q", name, f, must)
+					}
+				}
+			case "json":
+				var d Document
+				if err := json.Unmarshal(got, &d); err != nil {
+					t.Error(err)
+				} else if d.Emulated != (name == "none") || len(d.Contrasts) != 2 {
+					t.Errorf("%+v", d)
+				}
+			case "bench":
+				n, boots := 0, map[string]int{}
+				r := benchfmt.NewReader(bytes.NewReader(got), f)
+				for r.Scan() {
+					switch rec := r.Result().(type) {
+					case *benchfmt.SyntaxError:
+						t.Errorf("%s: benchstat cannot read %v", name, rec)
+					case *benchfmt.Result:
+						n++
+						boots[string(rec.Name)]++
+					}
+				}
+				if n != 2*3*6 || boots["Qd1/arm=base"] != 6 {
+					t.Errorf("%s: %d results, %v", name, n, boots)
+				}
+			case "html":
+				if s := string(got); strings.Contains(s, "<script") || strings.Contains(s, "http://") || strings.Contains(s, "https://") || !strings.Contains(s, "<svg") {
+					t.Errorf("%s: the page is not self-contained or has no figures", name)
+				}
+			}
+		}
+	}
+	a, err := Analyse(measured(t, "kvm", 0, 0.01))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(&bytes.Buffer{}, a, "pie"); err == nil {
+		t.Error("no such format")
+	}
+}
+
+func TestExactCounts(t *testing.T) {
+	a, err := Analyse(measured(t, "tcg", 0, 0.02))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]stats.Outcome{"enqueues per RPC": stats.Improved, "Sends inline": stats.Differs, "empty dequeues": stats.NotUsable}
+	for _, p := range a.Contrasts {
+		for _, r := range p.Rows {
+			if o, ok := want[r.Metric]; ok && r.Outcome != o {
+				t.Errorf("%s, %s: %s, want %s", p.Patched, r.Metric, r.Outcome, o)
+			}
+			if r.Metric == "empty dequeues" && r.NA != "LOST 12 events" {
+				t.Errorf("%+v", r)
+			}
+		}
+	}
+	// An exact count that is not is a measurement like others, and said.
+	e := measured(t, "kvm", 0, 0.01)
+	m := e.Boots[3].Runs[2].Metrics["enqueues per RPC"]
+	m.Value++
+	e.Boots[3].Runs[2].Metrics["enqueues per RPC"] = m
+	if a, err = Analyse(e); err != nil {
+		t.Fatal(err)
+	}
+	varies := false
+	for _, p := range a.Contrasts {
+		for _, r := range p.Rows {
+			varies = varies || r.Metric == "enqueues per RPC" && r.Varies && len(r.Warnings) > 0
+		}
+	}
+	if !varies {
+		t.Error("a count that varies was taken for exact")
+	}
+}
