@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"patchcheck/checks"
+	"patchcheck/internal/forge"
 	"patchcheck/internal/forge/githubtest"
 	"patchcheck/internal/runfolder"
 	"patchcheck/testplans"
@@ -139,4 +140,58 @@ func recorded(parent string) error {
 		r.Close()
 	}
 	return nil
+}
+
+// A night reads pull requests by label and reports on them.
+func TestNightForge(t *testing.T) {
+	s := githubtest.New()
+	defer s.Close()
+	repo := s.Repo("octo", "linux")
+	sha := strings.Repeat("a", 40)
+	mail := "From " + sha + " Mon Sep 17 00:00:00 2001\nFrom: A <a@example.org>\nSubject: [PATCH] net: one\n\nWords.\n---\ndiff --git a/a.c b/a.c\n--- a/a.c\n+++ b/a.c\n@@ -1 +1 @@\n-a\n+b\n"
+	for n, files := range map[int]int{1: 1, 2: 400} {
+		repo.Add(&githubtest.Pull{Number: n, Head: sha, Base: "main", BaseSHA: sha, Labels: []string{"nightly"}, Files: files, Commits: []githubtest.Commit{{SHA: sha}}, Mbox: []byte(mail),
+			Updated: time.Date(2026, 11, n, 0, 0, 0, 0, time.UTC)})
+	}
+	t.Setenv("GITHUB_API_URL", s.URL)
+	t.Setenv("PATCHCHECK_CACHE", t.TempDir())
+	for _, v := range forge.TokenVars() {
+		t.Setenv(v, "")
+	}
+	a := &app{stderr: os.Stderr}
+	if f, err := a.newNightForge(); f != nil || err != nil {
+		t.Errorf("without a token: %v %v", f, err)
+	}
+	s.Token("secret", githubtest.Account{Login: "ci[bot]", Kind: githubtest.App})
+	t.Setenv("GITHUB_TOKEN", "secret")
+	f, err := a.newNightForge()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.Getenv("GITHUB_TOKEN") != "" {
+		t.Error("children would see the token")
+	}
+	prs, err := f.PullRequests(t.Context(), "octo/linux", "nightly")
+	if err != nil || len(prs) != 2 || prs[0].Err != nil || len(prs[0].Series.Patches) != 1 || prs[1].Err == nil || prs[1].Series != nil {
+		t.Fatalf("got %+v, %v", prs, err)
+	}
+	runs := t.TempDir()
+	if err := recorded(runs); err != nil {
+		t.Fatal(err)
+	}
+	dirs, _ := runfolder.List(runs)
+	r, err := runfolder.Open(dirs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Tree.Spec = "nfsd-testing"
+	for range 2 {
+		if err := f.Report(t.Context(), prs[0], r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cs := s.CheckRuns(repo)
+	if len(cs) != 1 || cs[0].Name != "patchcheck svcrdma-inline on nfsd-testing" || cs[0].SHA != sha || len(s.Comments(repo)) > 0 {
+		t.Errorf("got %+v", cs)
+	}
 }

@@ -87,15 +87,24 @@ func FromRun(r *runfolder.Run, t Target) (Publication, error) {
 	rest, placed := pl.annotate(&p, r.Findings)
 	writeFindings(&b, "Findings", rest)
 	writeFindings(&b, "Findings in the files", placed)
+	cells := map[string]*runfolder.Cell{}
 	for _, c := range r.Cells {
-		if c.Verdict == checks.Pass {
-			continue
+		cells[c.ID] = c
+	}
+	for _, g := range report.Build(r).Bad {
+		fmt.Fprintf(&b, "### %s: %s\n\n", Text(string(g.Verdict)), Text(g.Cells[0]))
+		if g.Reason != "" {
+			fmt.Fprintf(&b, "%s\n\n", Text(g.Reason))
 		}
-		fmt.Fprintf(&b, "### %s: %s\n\n", Text(string(c.Verdict)), Text(c.ID))
-		if c.Reason != "" {
-			fmt.Fprintf(&b, "%s\n\n", Text(c.Reason))
+		if rest := g.Cells[1:]; len(rest) > 0 {
+			fmt.Fprintf(&b, "The same in %s.\n\n", Text(strings.Join(rest, ", ")))
 		}
-		writeList(&b, c.Findings)
+		if c := cells[g.Cells[0]]; c != nil {
+			writeList(&b, c.Findings)
+			if guest := c.Last().Guest; guest != "" {
+				fmt.Fprintf(&b, "\nConsole: console/%s/console.log in the run folder.\n", Text(guest))
+			}
+		}
 		b.WriteString("\n")
 	}
 	p.Text = b.String()
