@@ -11,7 +11,7 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null)
 
 export CGO_ENABLED = 0
 
-.PHONY: all build deps run test test-fast test-e2e test-mutants bench bench-aa bench-slow mutants trust lint clean
+.PHONY: all build deps deps-test run test test-fast test-e2e test-mutants bench bench-aa bench-slow mutants trust lint clean
 
 all: build
 
@@ -23,6 +23,20 @@ build:
 # Says which host packages are missing; installs them when root.
 deps: build
 	$(BIN)/patchcheck doctor --install
+
+# What only tests need: Chromium from Debian, and axe-core from npm in a cache
+# folder. Neither is committed nor needed at run time.
+AXE_VERSION := 4.14.1
+AXE_DIR     := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/patchcheck-test/axe-core
+deps-test:
+	@command -v chromium >/dev/null || { \
+	  [ "$$(id -u)" = 0 ] || { echo "the page is tested in Chromium: apt-get install chromium"; exit 1; }; \
+	  apt-get update -q && apt-get install -y -q --no-install-recommends chromium; }
+	@grep -qs '"version": "$(AXE_VERSION)"' $(AXE_DIR)/package.json || { \
+	  command -v npm >/dev/null || { echo "accessibility is judged by axe-core, which npm brings: install npm, or set PATCHCHECK_AXE to an axe.min.js"; exit 1; }; \
+	  rm -rf $(AXE_DIR) && mkdir -p $(AXE_DIR) && cd $(AXE_DIR) && \
+	  npm pack --silent axe-core@$(AXE_VERSION) >/dev/null && tar xzf axe-core-$(AXE_VERSION).tgz --strip-components=1 package/axe.min.js package/package.json package/LICENSE && \
+	  rm axe-core-$(AXE_VERSION).tgz; }
 
 run: deps
 	$(BIN)/patchcheck run $(ARGS) $(SERIES)
@@ -36,7 +50,7 @@ test-fast:
 	$(GO) test ./...
 
 # The base kernel is built first, as a user would, so that its progress shows.
-test-e2e: build
+test-e2e: build deps-test
 	$(BIN)/patchcheck run --build-only --tree $(TREE)
 	tree=$$($(BIN)/patchcheck tree --path $(TREE)) && \
 	PATCHCHECK_TREE=$$tree $(GO) test -tags integration -count=1 -p 1 -timeout 75m ./...

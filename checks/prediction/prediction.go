@@ -8,6 +8,7 @@ package prediction
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 
@@ -133,7 +134,7 @@ func Predict(p *testplans.Plan, cells []Cell) Result {
 				continue
 			}
 			f := ruleDiffer.New(where, "prediction and measurement differ at %d bytes: %s predicted from the sizes in %s, %d measured", limit, span(at), curve.From, value)
-			f.Evidence = append(f.Evidence, "sizes and how many of them are "+q.Value+" here: "+sizesOf(p, c))
+			f.Evidence = append(f.Evidence, "sizes, and how many of each were "+q.Value+": "+sizesOf(p, c))
 			f.Evidence = append(f.Evidence, "in "+curve.From+": "+sizesOf(p, from))
 			r.Findings = append(r.Findings, f)
 		}
@@ -267,9 +268,11 @@ func rowIs(where string, row guestproto.HistRow) (bool, error) {
 	return b, nil
 }
 
-// sizesOf lists the sizes of a cell: "164: 2312 of 2312, 180: 0 of 2292".
+// sizesOf lists the sizes of a cell with how many there were, and how many of
+// them were of the kind where the rows tell: "164: 2312 of 2312, 180: 0 of 2292".
 func sizesOf(p *testplans.Plan, c Cell) string {
 	q := p.Predict
+	tells := slices.ContainsFunc(p.Values, func(v testplans.Value) bool { return v.Name == q.Value && slices.Contains(v.From, q.Count) })
 	all, of := map[int64]int64{}, map[int64]int64{}
 	for _, row := range c.Hists[q.Count].Rows {
 		size, _ := strconv.ParseInt(row.Keys[q.Size], 0, 64)
@@ -286,7 +289,11 @@ func sizesOf(p *testplans.Plan, c Cell) string {
 		if i > 0 {
 			out += ", "
 		}
-		out += fmt.Sprintf("%d: %d of %d", s, of[s], all[s])
+		if tells {
+			out += fmt.Sprintf("%d: %d of %d", s, of[s], all[s])
+		} else {
+			out += fmt.Sprintf("%d: %d", s, all[s])
+		}
 	}
 	return out
 }

@@ -42,7 +42,12 @@ func cell(p *testplans.Plan, role, device, nfs string, limit int64, fits func(si
 		h.Rows = append(h.Rows, guestproto.HistRow{Keys: keys, Hits: r.n})
 		h.Hits += r.n
 	}
-	c.Hists = map[string]guestproto.Hist{"sends": h}
+	// The same Sends by shape only: what a plan can record for any kernel.
+	shapes := guestproto.Hist{Hits: h.Hits}
+	for _, row := range h.Rows {
+		shapes.Rows = append(shapes.Rows, guestproto.HistRow{Keys: map[string]string{"len": row.Keys["len"], "wrs": row.Keys["wrs"]}, Hits: row.Hits})
+	}
+	c.Hists = map[string]guestproto.Hist{"sends": h, "shapes": shapes}
 	c.Values = counts.Values(p, c.Spec, c.Hists, c.Absent)
 	return c
 }
@@ -54,6 +59,7 @@ func plan(t *testing.T) *testplans.Plan {
 		t.Fatal(err)
 	}
 	p.Axes.NFS = []string{"3"}
+	p.Predict = &testplans.Predict{Value: "inline", Count: "sends", Size: "len", Limit: "granted", UpTo: 1024}
 	return p
 }
 
@@ -98,6 +104,12 @@ func TestPredictFromBase(t *testing.T) {
 	c := r.Curves[0]
 	if c.From != "base/none/v3" || c.Exact != 1024 || c.At(300) != (Step{300, 618, 618}) || len(r.Findings) != 0 || !r.Measured[0].Agrees {
 		t.Errorf("%+v %+v %v", c, r.Measured, r.Findings)
+	}
+	// From a count of its own that does not know what was inline.
+	p.Predict.Count = "shapes"
+	r = Predict(p, []Cell{cell(p, "patched", "none", "3", 256, upTo(255)), cell(p, "base", "none", "3", 0, never)})
+	if len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Message, "611 predicted from the sizes in base/none/v3, 551 measured") || !strings.Contains(r.Findings[0].Evidence[0], "164: 500, 180: 480") {
+		t.Errorf("%+v", r.Findings)
 	}
 	p.Predict.Where = "nosuch == 1"
 	if r := Predict(p, []Cell{cell(p, "base", "none", "3", 0, never)}); r.Missing == "" {

@@ -98,7 +98,7 @@ func countFigures(r *runfolder.Run) []template.HTML {
 		events = "events"
 	}
 	fig := plot.StackedBars(plot.Frame{ID: "sums", Title: string(title),
-		Desc: clean("Added over " + strings.Join(versions, " and ") + "; the counted parts of the workload."), X: plot.Axis{Label: clean(events)}}, names, bars)
+		Desc: clean("Added over " + strings.Join(versions, " and ") + "; the counted parts of the workload."), X: plot.Axis{Label: clean(events)}, Y: plot.Axis{Label: "device"}}, names, bars)
 	return []template.HTML{fig.HTML()}
 }
 
@@ -136,7 +136,7 @@ func timingFigures(r *runfolder.Run) []template.HTML {
 		bars = append(bars, b)
 	}
 	if len(bars) > 0 {
-		out = append(out, plot.StackedBars(plot.Frame{ID: "steps", Title: "Steps of the run", Desc: "Each from when it began.", X: plot.Axis{Label: "since the start", Duration: true}}, []string{"time"}, bars).HTML())
+		out = append(out, plot.StackedBars(plot.Frame{ID: "steps", Title: "Steps of the run", Desc: "Each from when it began.", X: plot.Axis{Label: "since the start", Duration: true}, Y: plot.Axis{Label: "step"}}, []string{"time"}, bars).HTML())
 	}
 	// The parts of a cell's time: the workload's parts, and the rest.
 	var names []string
@@ -176,7 +176,7 @@ func timingFigures(r *runfolder.Run) []template.HTML {
 			parts = append(parts, clean(n))
 		}
 		out = append(out, plot.StackedBars(plot.Frame{ID: "celltime", Title: "What each cell spent its time on", Desc: "The deciding attempt. Times are of " + strings.ToUpper(r.Accel.Name) + " guests and of no use to compare kernels.",
-			X: plot.Axis{Label: "time", Duration: true}}, append(parts, "set-up and rest"), bars).HTML())
+			X: plot.Axis{Label: "time", Duration: true}, Y: plot.Axis{Label: "cell"}}, append(parts, "set-up and rest"), bars).HTML())
 	}
 	return out
 }

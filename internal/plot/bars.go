@@ -93,7 +93,7 @@ func StackedBars(f Frame, names []string, bars []Bar) Figure {
 			c.text(class, math.Max(0, math.Min(s.at(v)+6, c.width-textWidth(text)-1)), y+15, "start", text)
 		}
 	})
-	head := []string{""}
+	head := []string{rowKind(f)}
 	head = append(head, names...)
 	if len(names) > 1 {
 		head = append(head, "total")
@@ -126,6 +126,14 @@ type Interval struct {
 	Note      string // behind the interval; "" prints value and bounds
 	Summary   bool   // the combined estimate: drawn as a diamond, below a rule
 	Bad       bool   // stands out, with a cross
+}
+
+// rowKind names the first column of a table: what the rows are.
+func rowKind(f Frame) string {
+	if f.Y.Label != "" {
+		return f.Y.Label
+	}
+	return "what"
 }
 
 // Forest draws a difference per repetition (per boot, per night) with its
@@ -203,7 +211,7 @@ func Forest(f Frame, zero float64, rows []Interval) Figure {
 			}
 		}
 	})
-	t := Table{Head: []string{"", "estimate", "low", "high"}}
+	t := Table{Head: []string{rowKind(f), "estimate", "low", "high"}}
 	for _, r := range rows {
 		t.Rows = append(t.Rows, []string{r.Label, f.X.format(r.Value), f.X.format(r.Low), f.X.format(r.High)})
 	}
@@ -278,7 +286,7 @@ func Ladder(f Frame, names []string, rungs []Rung) Figure {
 			}
 		}
 	})
-	t := Table{Head: []string{""}}
+	t := Table{Head: []string{rowKind(f)}}
 	bounded := false
 	for _, r := range rungs {
 		bounded = bounded || len(r.Low) > 0

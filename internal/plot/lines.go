@@ -225,7 +225,7 @@ func CDF(f Frame, samples []Sample) Figure {
 	f.Y.Ticks = []float64{0, .25, .5, .75, 1}
 	f.Y.Format = func(v float64) string { return Number(v*100) + "%" }
 	var lines []Line
-	t := Table{Head: []string{"", "n", "min", "p50", "p90", "p99", "p99.9", "max"}}
+	t := Table{Head: []string{"sample", "n", "min", "p50", "p90", "p99", "p99.9", "max"}}
 	for _, s := range samples {
 		l, row := ecdf(s, f.X)
 		lines = append(lines, l)
