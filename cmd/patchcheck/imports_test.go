@@ -24,7 +24,7 @@ func TestImportRules(t *testing.T) {
 	only := map[string][]string{ // library -> packages that may import it
 		"github.com/bluekeyes/go-gitdiff": {"patchcheck/patches/diff"},
 		"github.com/digitalocean/go-qemu": {"patchcheck/vm/qmpctl"},
-		"golang.org/x/crypto/ssh":         {"patchcheck/vm/guestssh", "patchcheck/internal/guestd"},
+		"golang.org/x/crypto/ssh":         {"patchcheck/vm/guestssh", "patchcheck/internal/guestd", "patchcheck/internal/remote"},
 		"github.com/google/go-github":     {"patchcheck/internal/forge"},
 		"github.com/emersion/go-message":  {"patchcheck/patches/mail"},
 		"github.com/vishvananda/netlink":  {"patchcheck/internal/guestwork", "patchcheck/internal/guestd"},
