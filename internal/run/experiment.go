@@ -30,8 +30,8 @@ type MeasureOptions struct {
 	// AA measures the base kernel against itself: whatever differs is noise.
 	AA bool
 	// Resume is the run folder of an experiment to go on with. Series, plan and
-	// options are read from there; Record is the new one, with the same arms
-	// and jobs, and the boots that are on record are the caller's to take over.
+	// options are read from there, and arms, unless others are named; Record is
+	// a new one, and the boots on record are the caller's to take over.
 	Resume string
 }
 
@@ -64,6 +64,15 @@ type arm struct {
 func NewExperiment(ctx context.Context, o Options, mo MeasureOptions) (*Experiment, error) {
 	if o.View == nil {
 		o.View = view.New(nil)
+	}
+	if mo.Resume != "" && len(mo.Arms) == 0 && !mo.AA {
+		// The arms are those that it began with.
+		if old, err := measure.Open(mo.Resume); err == nil {
+			for _, a := range old.Arms {
+				mo.Arms = append(mo.Arms, a.Name)
+				mo.AA = mo.AA || a.Name == SameArm
+			}
+		}
 	}
 	r := &runner{o: o}
 	leave, err := r.enter()
