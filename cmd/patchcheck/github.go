@@ -17,7 +17,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"patchcheck/internal/cache"
 	"patchcheck/internal/forge"
+	"patchcheck/internal/kernel"
 	"patchcheck/internal/run"
 	"patchcheck/internal/runfolder"
 	"patchcheck/internal/view"
@@ -51,16 +53,26 @@ func (a *app) client(f *forgeFlags) (*forge.Client, string, error) {
 	for _, v := range forge.TokenVars() {
 		os.Unsetenv(v)
 	}
-	cache, err := a.cacheDir()
-	if err != nil {
-		return nil, "", err
-	}
-	c, err := forge.New(forge.Options{API: api, Token: tok, Tool: version(), Login: f.login, Actions: inActions(), CacheDir: filepath.Join(cache, "github"),
+	c, err := forge.New(forge.Options{API: api, Token: tok, Tool: version(), Login: f.login, Actions: inActions(), CacheDir: a.answersDir(),
 		Log: func(s string) { fmt.Fprintln(a.stderr, "patchcheck: "+s) }})
 	if err != nil {
 		return nil, "", usageError("%v", err)
 	}
 	return c, api, nil
+}
+
+// answersDir is where answers of GitHub are kept, "" when there is no cache to
+// write to: they only save requests.
+func (a *app) answersDir() string {
+	dir, err := a.cacheDir()
+	if err != nil {
+		return ""
+	}
+	c, err := cache.Open(dir)
+	if err != nil {
+		return ""
+	}
+	return c.Path("github")
 }
 
 func inActions() bool { return os.Getenv("GITHUB_ACTIONS") == "true" }
@@ -152,13 +164,14 @@ func (a *app) checkPR(ctx context.Context, f *githubPR, name string) error {
 		return err
 	}
 	mbox = forge.WithCover(pr, mbox, "")
+	asked := f.base
 	base, err := a.pullTree(ctx, c, f, pr)
 	if err != nil {
 		return err
 	}
 	t := forge.Target{Repo: pr.Repo, SHA: pr.Head, PR: pr.Number, Name: f.name, DetailsURL: jobURL(), Comment: forge.CommentMode(f.comment)}
 	if f.lintOnly {
-		return a.lintPR(ctx, c, f, pr, mbox, t)
+		return baseHint(a.lintPR(ctx, c, f, pr, mbox, t), pr, base, asked)
 	}
 	page := pullPage(pr, api)
 	o, err := a.options(ctx, &f.runFlags, []string{page})
@@ -171,7 +184,7 @@ func (a *app) checkPR(ctx context.Context, f *githubPR, name string) error {
 	rec, err := run.Run(ctx, o)
 	exit := a.ended(rec, err, f.json)
 	if err != nil {
-		return exit
+		return baseHint(exit, pr, base, asked)
 	}
 	p, err := forge.FromRun(rec, t)
 	if err != nil {
@@ -304,8 +317,8 @@ func (a *app) pullTree(ctx context.Context, c *forge.Client, f *githubPR, pr *fo
 	if f.base != "" {
 		return f.base, nil
 	}
-	if _, err := os.Stat(filepath.Join(spec, ".git")); err != nil && !strings.HasPrefix(spec, "git+") {
-		return "", nil // no git: it is what it is, and "not exact" says so
+	if !strings.HasPrefix(spec, "git+") && !isGit(spec) {
+		return "", nil // it is what it is, and "not exact" says so
 	}
 	base, err := c.MergeBase(ctx, pr)
 	if err != nil {
@@ -313,6 +326,31 @@ func (a *app) pullTree(ctx context.Context, c *forge.Client, f *githubPR, pr *fo
 	}
 	f.base = base
 	return base, nil
+}
+
+// isGit tells a repository, also a bare one.
+func isGit(dir string) bool {
+	for _, names := range [][]string{{".git"}, {"HEAD", "objects"}} {
+		ok := true
+		for _, n := range names {
+			_, err := os.Stat(filepath.Join(dir, n))
+			ok = ok && err == nil
+		}
+		if ok {
+			return true
+		}
+	}
+	return false
+}
+
+// baseHint says where the base of an error comes from that names --base,
+// which the user did not give.
+func baseHint(err error, pr *forge.PullRequest, base, asked string) error {
+	var te *kernel.TreeError
+	if base == "" || asked != "" || !errors.As(err, &te) || te.Infra {
+		return err
+	}
+	return fmt.Errorf("%w\n%s branches off %s at %.12s: fetch %s into the tree, or name another base", err, pr, mail.Printable(pr.Base), base, mail.Printable(pr.Base))
 }
 
 func (a *app) lintPR(ctx context.Context, c *forge.Client, f *githubPR, pr *forge.PullRequest, mbox []byte, t forge.Target) error {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"patchcheck/internal/forge"
 	"patchcheck/internal/nightly"
@@ -27,11 +26,7 @@ func (a *app) newNightForge() (nightly.Forge, error) {
 	if !tok.Set() {
 		return nil, nil
 	}
-	cache, err := a.cacheDir()
-	if err != nil {
-		return nil, err
-	}
-	c, err := forge.New(forge.Options{API: api, Token: tok, Tool: version(), Actions: inActions(), CacheDir: filepath.Join(cache, "github"),
+	c, err := forge.New(forge.Options{API: api, Token: tok, Tool: version(), Actions: inActions(), CacheDir: a.answersDir(),
 		Log: func(s string) { fmt.Fprintln(a.stderr, "patchcheck: "+s) }})
 	if err != nil {
 		return nil, err

@@ -53,7 +53,8 @@ func TestGitHubScript(t *testing.T) {
 			home := filepath.Join(env.WorkDir, "home")
 			for k, v := range map[string]string{"FORGE": id, "GITHUB_API_URL": s.URL, "HOME": home, "XDG_CONFIG_HOME": home + "/config", "XDG_STATE_HOME": home + "/state",
 				"PATCHCHECK_CACHE": home + "/cache", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GITHUB_ACTIONS": "", "GITHUB_STEP_SUMMARY": "",
-				"GITHUB_TOKEN": "", "GH_TOKEN": "", "GITHUB_REPOSITORY": "", "HEAD": strings.Repeat("a", 40)} {
+				"GITHUB_TOKEN": "", "GH_TOKEN": "", "GITHUB_REPOSITORY": "", "HEAD": strings.Repeat("a", 40),
+				"GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.org"} {
 				env.Setenv(k, v)
 			}
 			if err := os.MkdirAll(home, 0o755); err != nil {
@@ -94,6 +95,8 @@ func TestGitHubScript(t *testing.T) {
 					r.Pulls[7].Head = strings.Repeat("d", 40)
 				case "private":
 					r.Private = true
+				case "branchpoint": // FILE with a commit id
+					r.MergeBase = strings.TrimSpace(ts.ReadFile(args[1]))
 				}
 			},
 		},

@@ -394,6 +394,17 @@ func TestEntityTags(t *testing.T) {
 			t.Errorf("%s: mode %v, or the token is in it", n, fi.Mode())
 		}
 	}
+	// Old answers go.
+	old := filepath.Join(dir, "old.json")
+	os.WriteFile(old, nil, 0o600)
+	os.Chtimes(old, time.Time{}, time.Now().Add(-2*maxAge))
+	b.pull.Title = "changed"
+	if _, err := b.client(t, with).PullRequests(ctx, Repo{"octo", "linux"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(old); err == nil {
+		t.Error("an old answer was kept")
+	}
 	// Another account does not see what this one saw.
 	b.Token("other-token", githubtest.Account{Login: "o", Kind: githubtest.User})
 	n := len(b.Requests())

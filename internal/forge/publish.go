@@ -179,8 +179,10 @@ func (c *Client) checkRun(ctx context.Context, p *Publication, out *Published) e
 	var url string
 	var there []Annotation
 	want := p.fit()
+	var foreign int64 // a run of another App with our name and key
+again:
 	for n := 0; id == 0; n++ {
-		old, err := c.findCheck(ctx, p)
+		old, err := c.findCheck(ctx, p, foreign)
 		if err != nil {
 			return c.forbidden(what, err)
 		}
@@ -237,6 +239,10 @@ func (c *Client) checkRun(ctx context.Context, p *Publication, out *Published) e
 		if serr != nil {
 			return serr
 		}
+		if code, _ := status(err); code == http.StatusForbidden && out.Updated && foreign == 0 {
+			foreign, id, out.Updated = id, 0, false
+			goto again
+		}
 		if n++; !isLost || n >= looks {
 			return c.forbidden(what, err)
 		}
@@ -249,7 +255,7 @@ func (c *Client) checkRun(ctx context.Context, p *Publication, out *Published) e
 }
 
 // findCheck looks for our latest check run of this name and key at the commit.
-func (c *Client) findCheck(ctx context.Context, p *Publication) (*github.CheckRun, error) {
+func (c *Client) findCheck(ctx context.Context, p *Publication, but int64) (*github.CheckRun, error) {
 	opt := &github.ListCheckRunsOptions{CheckName: github.String(p.Name), Filter: github.String("latest"), ListOptions: github.ListOptions{PerPage: 100}}
 	var best *github.CheckRun
 	for range 10 {
@@ -258,7 +264,7 @@ func (c *Client) findCheck(ctx context.Context, p *Publication) (*github.CheckRu
 			return nil, err
 		}
 		for _, r := range l.CheckRuns {
-			if r.GetName() == p.Name && r.GetHeadSHA() == p.SHA && r.GetExternalID() == p.externalID() && (best == nil || r.GetID() > best.GetID()) {
+			if r.GetName() == p.Name && r.GetHeadSHA() == p.SHA && r.GetExternalID() == p.externalID() && r.GetID() != but && (best == nil || r.GetID() > best.GetID()) {
 				best = r
 			}
 		}
@@ -441,6 +447,9 @@ func (c *Client) comment(ctx context.Context, p *Publication, out *Published) er
 	body = clipMarkdown(body, maxComment)
 	for n := 0; ; n++ {
 		old, newer, err := c.findComment(ctx, p, login)
+		if code, _ := status(err); !create && (code == http.StatusForbidden || code == http.StatusNotFound) {
+			return nil // there was only something to keep current, if it is there
+		}
 		if err != nil {
 			return c.forbidden(what, err)
 		}

@@ -111,6 +111,23 @@ func TestAgain(t *testing.T) {
 	}
 }
 
+// Another App's check run of the same name and key cannot be changed; ours
+// stands beside it.
+func TestAnotherApp(t *testing.T) {
+	b := newBed(t)
+	if _, err := b.client(t, as(b, "other[bot]", githubtest.App)).Publish(ctx, publication(1)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if out, err := b.client(t).Publish(ctx, publication(1)); err != nil || len(out.Notes) > 0 {
+			t.Fatal(out, err)
+		}
+	}
+	if n := len(b.CheckRuns(b.repo)); n != 2 {
+		t.Errorf("%d check runs", n)
+	}
+}
+
 // Each write may be lost on the way there, or its answer on the way back.
 func TestLostAnswers(t *testing.T) {
 	for _, method := range []string{"POST", "PATCH"} {

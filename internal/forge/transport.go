@@ -384,6 +384,27 @@ type answers struct {
 	dir, account string
 	mu           sync.Mutex
 	mem          map[string]*kept
+	swept        sync.Once
+}
+
+// Bounds of what is kept on disk: the size of one answer in bytes, and how
+// long since it was last new.
+const (
+	maxKept = 256 << 10
+	maxAge  = 30 * 24 * time.Hour
+)
+
+// sweep removes old answers.
+func (c *answers) sweep() {
+	ents, err := os.ReadDir(c.dir)
+	if err != nil {
+		return
+	}
+	for _, e := range ents {
+		if fi, err := e.Info(); err == nil && fi.Mode().IsRegular() && time.Since(fi.ModTime()) > maxAge {
+			os.Remove(filepath.Join(c.dir, e.Name()))
+		}
+	}
 }
 
 type kept struct {
@@ -429,9 +450,10 @@ func (c *answers) put(key string, resp *http.Response, body []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mem[key] = k
-	if c.dir == "" || len(body) > 4<<20 {
+	if c.dir == "" || len(body) > maxKept {
 		return
 	}
+	c.swept.Do(c.sweep)
 	// A cache that cannot be written costs requests, nothing else.
 	b, err := json.Marshal(k)
 	if err != nil || os.MkdirAll(c.dir, 0o700) != nil {
