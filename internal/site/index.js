@@ -46,8 +46,8 @@ document.addEventListener('DOMContentLoaded', function () {
       r.tr.querySelector('.bad').textContent = bad + ' of ' + answers;
       r.tr.classList.toggle('steady', bad === 0 && r.tr.dataset.v === 'PASS');
     });
+    id('quiet').textContent = cells.filter(function (r) { return r.tr.classList.contains('steady'); }).length;
     all('.from').forEach(function (e) { e.textContent = nights[from]; });
-    all('.span').forEach(function (e) { e.textContent = n; });
   }
 
   function filter() {

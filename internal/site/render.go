@@ -12,6 +12,7 @@ import (
 	"html/template"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -667,7 +668,27 @@ func (d *Data) figures() []template.HTML {
 		}
 	}
 	fig := plot.TimeSeries(plot.Frame{ID: "bad", Title: "Cells that did not pass", Desc: "Over all trees, series and plans, by verdict.", Y: plot.Axis{Label: "cells"}}, trends, nil)
+	fig.Tables = thin(fig.Tables)
 	return []template.HTML{fig.HTML()}
+}
+
+// thin leaves out the rows of a trend's table that say what the row before
+// said: a year is 365 rows, and few of them are news.
+func thin(tables []plot.Table) []plot.Table {
+	for i, t := range tables {
+		var rows [][]string
+		for n, r := range t.Rows {
+			if n > 0 && n < len(t.Rows)-1 && len(r) > 0 && slices.Equal(r[1:], t.Rows[n-1][1:]) {
+				continue
+			}
+			rows = append(rows, r)
+		}
+		if len(rows) < len(t.Rows) {
+			tables[i].Rows = rows
+			tables[i].Caption = strings.TrimSpace(t.Caption + " Nights that say the same as the one before are left out.")
+		}
+	}
+	return tables
 }
 
 type cellView struct {
@@ -732,6 +753,10 @@ func (d *Data) cell(w io.Writer, g *Group, c *Cell, o Options) error {
 			r.Culprit = culprit(cu)
 		}
 		v.Spans = append(v.Spans, r)
+		// What lies between two answers is said, too.
+		if i > 0 && spans[i-1].To < s.From-1 {
+			v.Spans = append(v.Spans, g.silence(d, spans[i-1].To+1, s.From-1))
+		}
 		if history.Failing(s.Verdict) && len(events) < 4 {
 			events = append(events, plot.Event{At: nightTime(d.Nights[s.From]), Label: "first bad"})
 		}
@@ -754,6 +779,7 @@ func (d *Data) cell(w io.Writer, g *Group, c *Cell, o Options) error {
 		}
 		f := plot.TimeSeries(plot.Frame{ID: fmt.Sprintf("count-%d", i), Title: r.Name, Desc: fmt.Sprintf("%s since %s, %s before.", r.Last, r.Since, r.Before), Y: plot.Axis{Free: true}},
 			[]plot.Trend{{Name: r.Name, At: at, Values: x.Values}}, events)
+		f.Tables = thin(f.Tables)
 		v.Figures = append(v.Figures, f.HTML())
 	}
 	v.Constant = strings.Join(same, ", ")
@@ -763,6 +789,19 @@ func (d *Data) cell(w io.Writer, g *Group, c *Cell, o Options) error {
 	}
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// silence is a row of nights without an answer, with the state of the first
+// that has one.
+func (g *Group) silence(d *Data, from, to int) spanRow {
+	r := spanRow{Mark: markOf(""), From: link{Text: d.Nights[from]}, To: link{Text: d.Nights[to]}, Nights: to - from + 1}
+	for n := from; n <= to; n++ {
+		if c := g.Columns[n]; c.State != "" && c.State != history.Done {
+			r.What = clean(string(c.State))
+			break
+		}
+	}
+	return r
 }
 
 func some(v []float64) (n int) {

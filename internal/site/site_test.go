@@ -220,6 +220,23 @@ func TestIndexOfHistory(t *testing.T) {
 	}
 }
 
+// Nights without an answer are said on a cell's page, with what kept it.
+func TestSilence(t *testing.T) {
+	d := made(6, 1, 1)
+	g := d.Groups[0]
+	g.Cells[0].Squares = square("PP..PF")
+	for _, n := range []int{2, 3} {
+		g.Columns[n].Run, g.Columns[n].State = "", history.Conflict
+	}
+	var b bytes.Buffer
+	if err := d.cell(&b, g, g.Cells[0], Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if text := plain(b.String()); !strings.Contains(text, "… no answer 2026-01-03 2026-01-04 2 conflict ✓ PASS 2026-01-01 2026-01-02 2") {
+		t.Errorf("%s", text)
+	}
+}
+
 func TestEmpty(t *testing.T) {
 	d, err := Load(t.Context(), openHistory(t), firstNight)
 	if err != nil {
