@@ -366,7 +366,7 @@ func noise(b []byte) []string {
 	return out
 }
 
-var noiseRE = regexp.MustCompile(`^fio: |^fio-\S+: |^note: |^warning: |(?i)\berr(?:or)?[=:]\s*(?:\d|[A-Z])|error=|verify: bad|Input/output error|No space left`)
+var noiseRE = regexp.MustCompile(`^fio: |^fio-\S+: |^note: |^warning: |(?i)\berr(?:or)?[=:]\s*(?:[1-9]|[A-Z])|error=[^0]|verify: bad|Input/output error|No space left`)
 
 // ErrnoName is "ENOSPC" for 28; the number for what has no name.
 func ErrnoName(n int) string {

@@ -82,8 +82,9 @@ func TestVerdictAndFindings(t *testing.T) {
 		{"alignment", doc(22, 0, `"direct": "1", "bs": "1000"`, ""), checks.Infra, "fio.alignment: SETUP(alignment)"},
 		{"EINVAL of something else", doc(22, 0, `"direct": "1", "bs": "4k"`, ""), checks.Fail, "fio.error: job \"j\" failed: EINVAL"},
 		{"no I/O", doc(0, 0, "", ""), checks.Infra, "fio.no-io"},
+		{"normal report of an error", "j: (groupid=0, jobs=1): err= 5 (file:x.c:1, func=y, error=Input/output error): pid=64\n" + doc(5, 0, "", ""), checks.Fail, "fio.error: job \"j\" failed: EIO"},
 		{"noise before", "fio: io_u error on file /mnt/x: Input/output error: read offset=0, buflen=4096\n" + doc(0, 10, "", ""), checks.Fail, "fio.noise: fio printed 1 messages: fio: io_u error"},
-		{"normal report before and after", "j: (g=0): rw=read, bs=4096B\nfio-3.33\nStarting 1 process\n" + doc(0, 10, "", "") + "\nRun status group 0 (all jobs):\n   READ: bw=1MiB/s\n", checks.Pass, ""},
+		{"normal report before and after", "j: (g=0): rw=read, bs=4096B\nfio-3.33\nStarting 1 process\nj: (groupid=0, jobs=1): err= 0: pid=64: Mon Nov 30\n" + doc(0, 10, "", "") + "\nRun status group 0 (all jobs):\n   READ: bw=1MiB/s\n", checks.Pass, ""},
 	} {
 		o := parse(t, c.in)
 		if o.Verdict() != c.verdict {

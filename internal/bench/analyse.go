@@ -58,6 +58,8 @@ type Row struct {
 
 	// Values are those of the units, in the order of the boots.
 	Values [2][]float64 `json:"values"`
+
+	quantile bool
 }
 
 // series is one metric over all arms.
@@ -308,7 +310,7 @@ func (s *series) name() string {
 
 // row compares an arm with the base.
 func (s *series) row(base, patched string, lim stats.Limits, measure bool) Row {
-	r := Row{Job: s.job, Metric: s.metric, Name: s.name(), Unit: s.unit, Better: s.better, Exact: s.exact}
+	r := Row{Job: s.job, Metric: s.metric, Name: s.name(), Unit: s.unit, Better: s.better, Exact: s.exact, quantile: s.q > 0}
 	a, b := s.arms[base], s.arms[patched]
 	if a == nil || b == nil {
 		missing := base
@@ -341,6 +343,10 @@ func (s *series) row(base, patched string, lim stats.Limits, measure bool) Row {
 		return r
 	}
 	r.Result = stats.Measure(x, y, direction(s.better), lim)
+	if s.q > 0 && !whole(a) {
+		// Percentiles are never averaged; the middle one of several is one.
+		r.Mean = r.Median
+	}
 	if r.Varies {
 		r.Warnings = append(r.Warnings, "an exact count that is not the same in each run of one kernel: compared as a measurement")
 	}
@@ -537,6 +543,12 @@ func Analyse(e *Experiment) (*Analysis, error) {
 		r.tidy()
 	}
 	a.Notes = e.notes()
+	for _, r := range rows {
+		if r.NA == "" && r.quantile && !r.Merged && max(r.NBase, r.NPatched) > 1 {
+			a.Notes = append(a.Notes, "percentiles are the median over "+a.Unit+" of each one's own, because fio wrote no bins to merge (--output-format=json+ does)")
+			break
+		}
+	}
 	return a, nil
 }
 

@@ -286,6 +286,9 @@ func (c *conductor) look(n int, last bool) (Stop, error) {
 	l := Look{At: c.now(), Boots: n, Level: level, Spent: spent}
 	var stop Stop
 	row, ok := e.primary(level)
+	if u := d.PrecisionUnit; ok && d.Precision > 0 && u != "%" && u != "" && u != row.Unit {
+		return Stop{}, fmt.Errorf("a precision in %s was asked for, but %s is in %s: name another metric with --primary, or give the precision in %%", u, row.Name, cmpOr(row.Unit, "plain numbers"))
+	}
 	if ok {
 		loc := row.Location()
 		l.Metric, l.Diff, l.Lo, l.Hi, l.Unit = row.Name, loc.Diff, finite(loc.Lo), finite(loc.Hi), row.Unit

@@ -187,8 +187,8 @@ func (e *Experiment) Prepare(dir string, d Design) error {
 // arms and jobs, and the design is that of the earlier one. Raw outputs are
 // copied into the new run folder.
 func (e *Experiment) Resume(dir string, old *Experiment) error {
-	if diff := Unlike(old, e); len(diff) > 0 {
-		return fmt.Errorf("the experiment in %s cannot be gone on with: %s", old.dir, diff[0])
+	if diff := e.other(old); diff != "" {
+		return fmt.Errorf("the experiment in %s cannot be gone on with: %s", old.dir, diff)
 	}
 	e.Design, e.Order, e.Looks, e.Started = old.Design, old.Order, old.Looks, old.Started
 	e.Boots, e.dir = old.Boots, dir
@@ -196,4 +196,25 @@ func (e *Experiment) Resume(dir string, old *Experiment) error {
 		return nil
 	}
 	return os.CopyFS(filepath.Join(dir, RawDir), os.DirFS(filepath.Join(old.dir, RawDir)))
+}
+
+// other says why boots of old are not boots of e; "" when they are.
+func (e *Experiment) other(old *Experiment) string {
+	if len(old.Arms) != len(e.Arms) || len(old.Jobs) != len(e.Jobs) {
+		return fmt.Sprintf("it has %d arms and %d jobs, now there are %d and %d", len(old.Arms), len(old.Jobs), len(e.Arms), len(e.Jobs))
+	}
+	for i, a := range old.Arms {
+		if a.Name != e.Arms[i].Name || a.Key != e.Arms[i].Key {
+			return fmt.Sprintf("its arm %s is another kernel than %s now", a.Name, e.Arms[i].Name)
+		}
+	}
+	for i, j := range old.Jobs {
+		if j.Name != e.Jobs[i].Name || j.Hash != e.Jobs[i].Hash {
+			return fmt.Sprintf("its job %s is another one now", j.Name)
+		}
+	}
+	if old.Accel.Name != e.Accel.Name {
+		return fmt.Sprintf("its guests ran under %s, now there is %s", old.Accel.Name, e.Accel.Name)
+	}
+	return ""
 }

@@ -51,6 +51,7 @@ func Unlike(a, b *Experiment) (why []string) {
 	differ("compiler", compiler(a), compiler(b))
 	differ("guest", fmt.Sprintf("%d CPUs, %d MiB", a.Guest.CPUs, a.Guest.MemMiB), fmt.Sprintf("%d CPUs, %d MiB", b.Guest.CPUs, b.Guest.MemMiB))
 	differ("fabric", a.Fabric, b.Fabric)
+	differ("mount", a.Mount, b.Mount)
 	differ("fio", a.Versions["fio"], b.Versions["fio"])
 	differ("qemu", a.Versions["qemu"], b.Versions["qemu"])
 	return why
@@ -115,7 +116,7 @@ type Side struct {
 	Label   string
 	Files   []string     // where the outputs come from, for messages
 	Outputs []fio.Output // one per run
-	Values  []float64    // in place of outputs: one per run
+	Values  []Metric     // in place of outputs: one per run
 }
 
 // Loose makes an experiment of results whose order and boots nobody recorded:
@@ -143,7 +144,7 @@ func Loose(sides []Side, floor float64) (e *Experiment, differs []string) {
 		}
 		for _, v := range s.Values {
 			e.Boots = append(e.Boots, Boot{Arm: s.Name, Index: len(e.Boots) + 1,
-				Runs: []Run{{Index: 1, Metrics: map[string]Metric{"value": {Value: v, Better: Lower}}}}})
+				Runs: []Run{{Index: 1, Metrics: map[string]Metric{"value": v}}}})
 		}
 	}
 	return e, differs

@@ -573,7 +573,9 @@ func (a *Analysis) rows(b *bytes.Buffer) {
 					name += " (" + w + ")"
 				}
 				n := a.count(firstCounted(p, job))
-				b.WriteByte('\n')
+				if t := b.Bytes(); len(t) > 0 && !bytes.HasSuffix(t, []byte("\n\n")) {
+					b.WriteByte('\n')
+				}
 				fill(b, "", "  ", name+", "+n+":")
 				head := [2]string{p.Base, p.Patched}
 				if len(p.Base) > 8 || len(p.Patched) > 8 {
@@ -665,12 +667,12 @@ func (a *Analysis) row(b *bytes.Buffer, r Row) {
 			say += ", by the medians (an outlier hides the means)"
 		}
 		if !r.Exact || r.Varies {
-			say += fmt.Sprintf(", p=%s", pValue(r.RankP))
+			say += ", " + pValue(r.RankP)
 		}
 	case r.Outcome == stats.NoDifference:
 		say = "no difference shown"
 		if r.Uncorrected > 0 {
-			say += fmt.Sprintf(": p=%s is not significant among %d comparisons", pValue(r.RankP), r.Uncorrected)
+			say += fmt.Sprintf(": %s is not significant among %d comparisons", pValue(r.RankP), r.Uncorrected)
 		} else if v, ok := r.SeenShare(); ok {
 			say += fmt.Sprintf(" (would have seen %s %%)", stats.Figures(v*100, 2))
 		}
@@ -689,15 +691,20 @@ func (a *Analysis) row(b *bytes.Buffer, r Row) {
 
 func pValue(p float64) string {
 	if p < 0.001 {
-		return "<0.001"
+		return "p<0.001"
 	}
-	return fmt.Sprintf("%.3f", p)
+	return fmt.Sprintf("p=%.3f", p)
 }
 
 // callouts name what got worse, for a reader who stops at the first line.
 func (a *Analysis) callouts() string {
 	var b bytes.Buffer
-	for _, r := range a.Worse() {
+	worse := a.Worse()
+	for i, r := range worse {
+		if i == 5 {
+			fmt.Fprintf(&b, "WORSE: %d more\n", len(worse)-i)
+			break
+		}
 		fill(&b, "WORSE: ", "  ", r.Name+" "+short(r))
 	}
 	return b.String()
