@@ -133,8 +133,10 @@ the kernel tree it is called in ("patchcheck run").`,
 		a.shellCmd(), a.gcCmd(), a.treeCmd(), a.manCmd(), a.seriesCmd(), a.applyCmd(), a.consoleCmd(), a.warningsCmd(), a.subjectCmd(),
 		a.lintCmd(), a.explainCmd(), a.hookCmd(),
 		a.historyCmd(), a.diffCmd(),
+		a.nightlyCmd(), a.bisectCmd(), a.quarantineCmd(),
 		a.matrixCmd(), a.cellCmd(), a.mergeCmd(), a.githubCmd(),
 		a.siteCmd(), a.serveCmd(),
+		a.benchCmd(),
 	)
 	return root
 }
