@@ -155,9 +155,13 @@ func timing(old, new *Facts) string {
 }
 
 // only lists the findings without a cell that a has and b has not. Lines do
-// not count: they move.
+// not count: they move. Of findings that do not gate the words do not count
+// either: they hold numbers, and say the same thing.
 func only(a, b *Facts) []checks.Finding {
 	key := func(f checks.Finding) string {
+		if !f.Gates() {
+			f.Message = ""
+		}
 		return strings.Join([]string{f.ID, string(f.Severity), fmt.Sprint(f.Where.Patch), f.Where.File, f.Message}, "\x00")
 	}
 	have := map[string]int{}

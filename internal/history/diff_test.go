@@ -103,6 +103,10 @@ func TestCompare(t *testing.T) {
 		"new warning": {change(func(o, n *Facts) {
 			n.Findings = []checks.Finding{{ID: "warning.x", Severity: checks.Warning, Where: checks.Where{File: "a.c", Line: 9}, Message: "m"}}
 		}), Range{}, "NEW FINDING  warning.x: a.c:9: m", true},
+		"note with another number": {change(func(o, n *Facts) {
+			o.Findings = []checks.Finding{{ID: "style.x", Severity: checks.Note, Message: "3 of them"}}
+			n.Findings = []checks.Finding{{ID: "style.x", Severity: checks.Note, Message: "4 of them"}}
+		}), Range{}, "nothing changed", false},
 		"note gone": {change(func(o, n *Facts) {
 			o.Findings = []checks.Finding{{ID: "style.x", Severity: checks.Note, Message: "m"}}
 		}), Range{}, "gone finding style.x: m", false},

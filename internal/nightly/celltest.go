@@ -67,16 +67,7 @@ func (t *CellTest) Series(ctx context.Context, s *patches.Series, good, bad int)
 		if a, ok := answers[n]; ok {
 			return a, nil
 		}
-		o, err := t.narrowed()
-		if err != nil {
-			return bisect.Answer{}, err
-		}
-		part := *s
-		part.Patches = s.Patches[:n]
-		part.Total, part.Missing, part.Problems = n, nil, nil
-		o.Series, o.Incomplete = &part, true
-		o.Target = history.Target{Tree: t.Base.Target.Tree, Series: fmt.Sprintf("%s (first %d)", t.Base.Target.Series, n), Plan: t.Base.Target.Plan}
-		a, err := t.ask(ctx, o, fmt.Sprintf("%s on the first %d of %d patches", t.Cell, n, len(s.Patches)))
+		a, err := t.Prefix(ctx, s, n)
 		if err == nil {
 			answers[n] = a
 		}

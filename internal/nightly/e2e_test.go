@@ -85,7 +85,17 @@ func TestThreeNights(t *testing.T) {
 		}
 		return mails
 	}
-	dir := t.TempDir()
+	dir, err := os.MkdirTemp("", "three-nights-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the nights are kept in %s", dir)
+			return
+		}
+		os.RemoveAll(dir)
+	})
 	mailDir := filepath.Join(dir, "mails")
 	write := func(mails [][]byte) {
 		if err := os.RemoveAll(mailDir); err != nil {

@@ -780,7 +780,7 @@ func (x *night) publish(ctx context.Context) {
 		return
 	}
 	env := append(proc.MinimalEnv(), "PATCHCHECK_NIGHT="+x.n.ID, "PATCHCHECK_SUMMARY="+f.Name(), "PATCHCHECK_HISTORY="+x.DB.Path(),
-		"PATCHCHECK_CHANGED="+flag(len(x.res.Changes) > 0), "PATCHCHECK_WORSE="+flag(x.res.Worse()))
+		"PATCHCHECK_CHANGED="+digit(len(x.res.Changes) > 0), "PATCHCHECK_WORSE="+digit(x.res.Worse()))
 	cctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	if _, err := proc.Run(cctx, proc.Cmd{Argv: p.Command, Dir: filepath.Dir(x.Config.File), Env: env, Stderr: nil}); err != nil {
@@ -788,7 +788,7 @@ func (x *night) publish(ctx context.Context) {
 	}
 }
 
-func flag(b bool) string {
+func digit(b bool) string {
 	if b {
 		return "1"
 	}
