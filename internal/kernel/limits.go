@@ -34,12 +34,13 @@ func (e *LimitError) Error() string { return "it was ended because it " + e.What
 // far above what the largest configuration takes.
 var limits = struct {
 	procs  int   // processes at once
+	output int64 // bytes printed
 	disk   int64 // bytes that the folder grows by
 	inodes int64 // files that the folder grows by
 	spare  int64 // bytes that have to stay free on the file system
 	memory int64 // bytes of resident memory; 0 means nine tenths of the host's
 	every  time.Duration
-}{procs: 4096, disk: 64 << 30, inodes: 4 << 20, spare: 512 << 20, every: 250 * time.Millisecond}
+}{procs: 4096, output: 128 << 20, disk: 64 << 30, inodes: 4 << 20, spare: 512 << 20, every: 250 * time.Millisecond}
 
 // outputLimit ends a program that prints without end.
 type outputLimit struct {
@@ -61,7 +62,7 @@ func (t limitedTee) Write(p []byte) (int, error) {
 	over := t.left < 0
 	t.mu.Unlock()
 	if over {
-		err := &LimitError{What: fmt.Sprintf("printed more than %d MiB", limitLogBytes>>20)}
+		err := &LimitError{What: fmt.Sprintf("printed more than %d MiB", limits.output>>20)}
 		t.over(err)
 		return 0, err
 	}
@@ -90,7 +91,7 @@ func watch(info io.Reader, rw []string, over context.CancelCauseFunc, done <-cha
 			memory = int64(si.Totalram) * int64(si.Unit) / 10 * 9
 		}
 	}
-	pidns := ""
+	var inside namespace
 	tick := time.NewTicker(limits.every)
 	defer tick.Stop()
 	for {
@@ -108,21 +109,29 @@ func watch(info io.Reader, rw []string, over context.CancelCauseFunc, done <-cha
 				return
 			}
 		}
-		if pidns == "" && info != nil {
-			pidns = pidNamespace(info)
+		if inside.pid == "" && info != nil {
+			inside = readNamespace(info)
 		}
-		if pidns == "" {
+		if inside.pid == "" {
 			continue
 		}
-		n, rss := processesIn(pidns)
+		n, rss := inside.usage()
+		var e *LimitError
 		switch {
 		case n > limits.procs:
-			over(&LimitError{What: fmt.Sprintf("ran more than %d processes at once", limits.procs)})
-			return
+			e = &LimitError{What: fmt.Sprintf("ran more than %d processes at once", limits.procs)}
 		case memory > 0 && rss > memory:
-			over(&LimitError{What: fmt.Sprintf("used more than %d GiB of memory", memory>>30), Host: true})
-			return
+			e = &LimitError{What: fmt.Sprintf("used more than %d MiB of memory", memory>>20), Host: true}
+		default:
+			continue
 		}
+		// With the first process of a namespace the kernel ends all others: no
+		// time is lost to a machine that is short of it.
+		if inside.isIn(inside.first) {
+			syscall.Kill(inside.first, syscall.SIGKILL)
+		}
+		over(e)
+		return
 	}
 }
 
@@ -171,8 +180,15 @@ func usage(dir string) (bytes, files int64) {
 	return bytes, files
 }
 
-// pidNamespace reads what bubblewrap says about the namespaces it made.
-func pidNamespace(info io.Reader) string {
+// namespace is a PID namespace that bubblewrap made.
+type namespace struct {
+	pid   string // "pid:[4026532567]", as in /proc/PID/ns
+	first int    // its first process, by our number
+}
+
+// readNamespace reads what --info-fd says; it is empty when nothing was said
+// yet.
+func readNamespace(info io.Reader) namespace {
 	if s, ok := info.(io.Seeker); ok {
 		s.Seek(0, io.SeekStart)
 	}
@@ -180,19 +196,26 @@ func pidNamespace(info io.Reader) string {
 		Child int    `json:"child-pid"`
 		NS    uint64 `json:"pid-namespace"`
 	}
-	if json.NewDecoder(info).Decode(&v) != nil {
-		return "" // not yet said
+	if json.NewDecoder(info).Decode(&v) != nil || v.Child <= 0 {
+		return namespace{}
 	}
+	n := namespace{first: v.Child}
 	if v.NS != 0 {
-		return fmt.Sprintf("pid:[%d]", v.NS)
+		n.pid = fmt.Sprintf("pid:[%d]", v.NS)
+	} else {
+		n.pid, _ = os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", v.Child)) // bubblewrap before 0.5
 	}
-	l, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", v.Child)) // bubblewrap before 0.5
-	return l
+	return n
 }
 
-// processesIn counts the processes of a PID namespace and their resident
-// memory, without the pages of files, which they share.
-func processesIn(pidns string) (n int, rss int64) {
+func (n namespace) isIn(pid int) bool {
+	l, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
+	return err == nil && l == n.pid
+}
+
+// usage counts the namespace's processes and their resident memory, without
+// the pages of files, which they share. It stops counting beyond the limit.
+func (n namespace) usage() (procs int, rss int64) {
 	d, err := os.Open("/proc")
 	if err != nil {
 		return 0, 0
@@ -200,20 +223,20 @@ func processesIn(pidns string) (n int, rss int64) {
 	defer d.Close()
 	names, _ := d.Readdirnames(-1)
 	page := int64(os.Getpagesize())
-	for _, pid := range names {
-		if pid[0] < '0' || pid[0] > '9' {
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil || !n.isIn(pid) {
 			continue
 		}
-		if l, err := os.Readlink("/proc/" + pid + "/ns/pid"); err != nil || l != pidns {
-			continue
+		if procs++; procs > limits.procs {
+			return procs, rss
 		}
-		n++
-		b, err := os.ReadFile("/proc/" + pid + "/statm")
+		b, err := os.ReadFile("/proc/" + name + "/statm")
 		if f := strings.Fields(string(b)); err == nil && len(f) > 2 {
 			all, _ := strconv.ParseInt(f[1], 10, 64)
 			shared, _ := strconv.ParseInt(f[2], 10, 64)
 			rss += (all - shared) * page
 		}
 	}
-	return n, rss
+	return procs, rss
 }

@@ -37,11 +37,10 @@ type Sandbox struct {
 // Limits on what one confined process may use. What all of them use together is
 // bounded by watch.
 const (
-	limitMemory   = 16 << 30  // bytes of address space; a compiler that needs more does not compile a kernel
-	limitFile     = 8 << 30   // bytes of one file
-	limitTmp      = 4 << 30   // bytes of each of /tmp, /var/tmp, /dev/shm
-	limitProcs    = 8192      // processes of the user; the kernel does not apply it to root
-	limitLogBytes = 128 << 20 // bytes printed
+	limitMemory = 16 << 30 // bytes of address space; a compiler that needs more does not compile a kernel
+	limitFile   = 8 << 30  // bytes of one file
+	limitTmp    = 4 << 30  // bytes of each of /tmp, /var/tmp, /dev/shm
+	limitProcs  = 8192     // processes of the user; the kernel does not apply it to root
 )
 
 var sandboxes struct {
@@ -142,7 +141,9 @@ func (s Sandbox) wrap(ro, rw []string, dir string, env, argv []string) []string 
 	}
 	// What the mount points above had to make (a home folder that holds the
 	// cache, say) stays empty and cannot be written.
-	out = append(out, "--remount-ro", "/", "--remount-ro", "/dev")
+	// Settings of the kernel below /proc/sys belong to the user who is root
+	// outside, and a build of root's is that user.
+	out = append(out, "--remount-ro", "/", "--remount-ro", "/dev", "--remount-ro", "/proc")
 	for _, e := range env {
 		k, v, _ := strings.Cut(e, "=")
 		out = append(out, "--setenv", k, v)
@@ -183,10 +184,12 @@ func (s Sandbox) run(ctx context.Context, ro, rw []string, env []string, c proc.
 		give("--info-fd", f)
 		ns = io.NewSectionReader(f, 0, 4<<10)
 	}
-	c.Argv = inner.wrap(ro, rw, dir, env, c.Argv)
+	grouped, ungroup := pidGroup(2 * limits.procs)
+	defer ungroup()
+	c.Argv = append(grouped, inner.wrap(ro, rw, dir, env, c.Argv)...)
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	out := &outputLimit{left: limitLogBytes, over: stop}
+	out := &outputLimit{left: limits.output, over: stop}
 	c.Stdout, c.Stderr = out.tee(c.Stdout), out.tee(c.Stderr)
 	done := make(chan struct{})
 	var watching sync.WaitGroup
