@@ -11,7 +11,7 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null)
 
 export CGO_ENABLED = 0
 
-.PHONY: all build deps deps-test run test test-fast test-e2e test-mutants bench bench-aa bench-slow mutants trust lint clean
+.PHONY: all build deps deps-test run test test-fast test-e2e test-mutants bench bench-aa bench-slow kills mutants trust lint clean
 
 all: build
 
@@ -90,6 +90,13 @@ REPEAT ?= 20
 trust:
 	$(MAKE) mutants MUTANTS_PLANS=default,variants,debug
 	$(BIN)/patchcheck run --tree $(TREE) --fresh --repeat $(REPEAT)
+
+# Kills the real patchcheck with SIGKILL at random points of real runs, resumes
+# them and compares; "make test" does three of these.
+KILLS ?= 20
+kills: build
+	$(BIN)/patchcheck run --build-only --tree $(TREE)
+	PATCHCHECK_KILLS=$(KILLS) $(GO) test -tags integration -count=1 -v -timeout 240m -run '^TestKillTheRealOne$$' ./internal/run
 
 lint:
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt -w on these"; exit 1; }

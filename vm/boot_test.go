@@ -280,6 +280,20 @@ func TestCallDeadline(t *testing.T) {
 	}
 }
 
+// A guest whose clock is an hour ahead is told of; what took how long is taken
+// from the host's monotonic clock.
+func TestSkewIsTold(t *testing.T) {
+	told := make(chan string, 10)
+	start := time.Now()
+	g := bootFake(t, "skewed", func(c *Config) { c.InfoLog = func(s string) { told <- s } })
+	if s := <-told; !strings.Contains(s, "clock is 1h0m0s off") {
+		t.Errorf("told %q", s)
+	}
+	if took := time.Since(start); g.BootTime() > took {
+		t.Errorf("the boot took %v of %v", g.BootTime(), took)
+	}
+}
+
 func TestPanicTextOfUserSpace(t *testing.T) {
 	told := make(chan string, 10)
 	g := bootFake(t, "ok", func(c *Config) {

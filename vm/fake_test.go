@@ -114,7 +114,11 @@ func fakeQEMU(args []string) {
 	go fakeQMP(qmp, scenario, say)
 
 	ready := func() {
-		json.NewEncoder(events).Encode(guestproto.Ready{Event: "ready", Release: "7.3.4", UptimeMS: 1200})
+		r := guestproto.Ready{Event: "ready", Release: "7.3.4", UptimeMS: 1200}
+		if scenario == "skewed" {
+			r.UnixNano = time.Now().Add(time.Hour).UnixNano()
+		}
+		json.NewEncoder(events).Encode(r)
 	}
 	switch scenario {
 	case "silent":

@@ -104,7 +104,7 @@ commits of HEAD, elsewhere the bundled example series.
 A run that was killed or interrupted goes on with --resume, from its run folder
 alone: finished steps and the cells that passed are taken over, the rest is
 done, and the verdict is that of an undisturbed run. Options other than --json,
---jobs, --cache and --out are then the run's own.
+--jobs and --out are then the run's own.
 
 The user's tree is never written. Exit code: 0 PASS, 1 findings or a verdict
 other than PASS, 2 bad input, 3 our infrastructure failed, 130 interrupted.`,

@@ -187,9 +187,9 @@ func (r *runner) build(ctx context.Context) (map[string]*guestKernel, error) {
 
 // Space that a build needs in the cache. A first one copies the sources and
 // compiles everything; later ones replace objects.
-const (
-	roomFirst = 3 << 30
-	roomLater = 1 << 30
+var (
+	roomFirst int64 = 3 << 30
+	roomLater int64 = 1 << 30
 )
 
 // kernel takes a kernel from the cache or builds it. Room is looked at before
@@ -218,7 +218,7 @@ func (r *runner) kernel(ctx context.Context, q kernel.Request) (*kernel.Kernel, 
 
 // room says that the cache's file system has too little space for a build.
 func (r *runner) room() error {
-	need := int64(roomLater)
+	need := roomLater
 	if ws, err := os.ReadDir(r.cache.Path("work")); err != nil || len(ws) == 0 {
 		need = roomFirst
 	}
@@ -237,9 +237,20 @@ func killed(err error) bool {
 	return errors.As(err, &ie) && strings.Contains(ie.What, "was killed")
 }
 
+// progress shows lines in a step. That this run waits for another one is said
+// on a pipe, too, where a running step shows nothing.
+func (r *runner) progress(s *view.Step) func(string) {
+	return func(l string) {
+		if strings.HasPrefix(l, "waiting for ") {
+			r.o.View.Print("%s", l)
+		}
+		s.Update("%s", l)
+	}
+}
+
 // follow shows make's progress in a step.
 func (r *runner) follow(s *view.Step) {
-	r.store.Notify = func(l string) { s.Update("%s", l) }
+	r.store.Notify = r.progress(s)
 	r.store.Progress = func(p kernel.Progress) {
 		if p.Expected > 0 {
 			s.Update("%d%%  %s", min(99, p.Steps*100/p.Expected), p.Line)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"patchcheck/internal/cache"
+	"patchcheck/internal/kernel"
 	"patchcheck/internal/runfolder"
 )
 
@@ -34,7 +35,7 @@ func GC(ctx context.Context, o GCOptions) ([]string, error) {
 	if !o.DryRun {
 		c.Sweep()
 	}
-	all, err := c.Usage()
+	all, err := kernel.Parts(c)
 	if err != nil {
 		return nil, err
 	}
@@ -58,8 +59,12 @@ func GC(ctx context.Context, o GCOptions) ([]string, error) {
 		if !o.All && u.Used >= limit {
 			continue
 		}
+		if u.InUse {
+			s.held++
+			continue
+		}
 		if !o.DryRun {
-			if err := c.Remove(u.Section, u.Key); err != nil {
+			if err := kernel.RemovePart(c, u); err != nil {
 				s.held++
 				continue
 			}

@@ -141,7 +141,7 @@ const bedEnv = "PATCHCHECK_TEST_BED"
 func TestBedProcess(t *testing.T) {
 	s := os.Getenv(bedEnv)
 	if s == "" {
-		t.Skip("only as a process of TestKillAnywhere")
+		t.Skip("only as a process of other tests")
 	}
 	var b bed
 	if err := json.Unmarshal([]byte(s), &b); err != nil {

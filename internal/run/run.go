@@ -564,7 +564,7 @@ func (r *runner) resolveTree(ctx context.Context, progress func(string)) error {
 
 func (r *runner) findTree(ctx context.Context) error {
 	s := r.begin("tree")
-	if err := r.resolveTree(ctx, func(l string) { s.Update("%s", l) }); err != nil {
+	if err := r.resolveTree(ctx, r.progress(s)); err != nil {
 		return err
 	}
 	t := r.tree
@@ -743,7 +743,7 @@ func (r *runner) startImage(ctx context.Context) {
 	r.images = make(chan imageResult, 1)
 	go func() {
 		start := time.Now()
-		img, err := r.buildImage(ctx, nil)
+		img, err := r.buildImage(ctx, r.progress(nil))
 		r.images <- imageResult{img, err, time.Since(start)}
 	}()
 }
