@@ -153,6 +153,18 @@ document.addEventListener('DOMContentLoaded', function () {
     });
   }
 
+  // Only what scrolls is a stop of the Tab key.
+  var scrollers = all('.scroll[tabindex], pre[tabindex]');
+  function stops(from) {
+    scrollers.forEach(function (el) {
+      if (from && !from.contains(el)) return;
+      if (el.scrollWidth > el.clientWidth || el.scrollHeight > el.clientHeight) el.tabIndex = 0; else el.removeAttribute('tabindex');
+    });
+  }
+  stops();
+  window.addEventListener('resize', function () { stops(); });
+  document.addEventListener('toggle', function (e) { if (e.target.open) stops(e.target); }, true);
+
   // Paper has no disclosures: what matters is open there.
   var opened = [];
   window.addEventListener('beforeprint', function () {

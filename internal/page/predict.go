@@ -118,10 +118,6 @@ func predict(r *runfolder.Run) *predicted {
 		if n := at[m.Limit]; !slices.Contains(n, m.Device) {
 			at[m.Limit] = append(n, m.Device)
 		}
-		label := m.Cell
-		if !m.Agrees {
-			label = fmt.Sprintf("%s: %d measured", m.Cell, m.Value)
-		}
 		switch {
 		case m.Self && m.Agrees:
 			self++
@@ -131,7 +127,7 @@ func predict(r *runfolder.Run) *predicted {
 		default:
 			others++
 		}
-		points = append(points, plot.Point{X: float64(m.Limit), Y: float64(m.Value), Series: series[m.NFS], Label: clean(label), Bad: !m.Agrees})
+		points = append(points, plot.Point{X: float64(m.Limit), Y: float64(m.Value), Series: series[m.NFS], Label: clean(m.Cell), Bad: !m.Agrees})
 		want := plot.Number(float64(m.Low))
 		if m.High != m.Low {
 			want += " to " + plot.Number(float64(m.High))

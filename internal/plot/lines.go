@@ -355,11 +355,11 @@ func lineFigure(f Frame, lines []Line, marks []Mark, points []Point, steps bool)
 			c.marker(p.Series, sx.at(p.X), sy.at(p.Y), 4.2, true)
 			if p.Bad {
 				c.cross(sx.at(p.X), sy.at(p.Y), 7)
-				anchor, dx := "start", 10.0
+				anchor, dx, room := "start", 10.0, c.width-sx.at(p.X)-12
 				if sx.at(p.X) > c.width*.6 {
-					anchor, dx = "end", -10
+					anchor, dx, room = "end", -10, sx.at(p.X)-12
 				}
-				c.text("bad", sx.at(p.X)+dx, sy.at(p.Y)-8, anchor, p.Label)
+				c.text("bad", sx.at(p.X)+dx, sy.at(p.Y)-8, anchor, fit(p.Label, room))
 			}
 		}
 	})

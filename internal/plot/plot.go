@@ -137,7 +137,7 @@ func (f Figure) HTML() template.HTML {
 			if i > 0 && t.Caption == "" {
 				label = fmt.Sprintf("%s (%d)", f.Title, i+1)
 			}
-			fmt.Fprintf(&b, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\"><table>", esc("Data: "+label))
+			fmt.Fprintf(&b, "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"%s\"><table>", esc("Data: "+label))
 			if t.Caption != "" {
 				b.WriteString("<caption>" + esc(t.Caption) + "</caption>")
 			}
