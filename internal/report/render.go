@@ -177,6 +177,9 @@ func (p *Report) text(w io.Writer) error {
 	}
 	for _, g := range p.Bad {
 		fmt.Fprintf(&b, "%s  %s\n", g.Verdict, g.first.ID)
+		if g.first.Quarantine != nil {
+			b.WriteString("  in quarantine: it does not decide the verdict\n")
+		}
 		if len(g.Cells) > 1 {
 			b.WriteString(wrap("  the same in ", strings.Join(g.Cells[1:], ", "), Width))
 		}

@@ -456,6 +456,9 @@ func groups(cells []*runfolder.Cell) []Group {
 			continue
 		}
 		key := string(c.Verdict) + c.Spec.Kernel
+		if c.Quarantine != nil {
+			key += " in quarantine"
+		}
 		var ids []string
 		for _, f := range c.Findings {
 			id := f.ID
@@ -471,6 +474,9 @@ func groups(cells []*runfolder.Cell) []Group {
 			i = len(out)
 			at[key] = i
 			out = append(out, Group{Verdict: c.Verdict, Reason: c.Reason, first: c})
+			if q := c.Quarantine; q != nil {
+				out[i].Reason = fmt.Sprintf("in quarantine until %s (%s), does not gate: %s", q.Expires, q.Owner, c.Reason)
+			}
 		}
 		out[i].Cells = append(out[i].Cells, c.ID)
 	}
