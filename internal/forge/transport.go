@@ -227,7 +227,7 @@ func (t *transport) limit(a *answer, n int) (*LimitError, time.Duration) {
 	var wait time.Duration
 	if w, ok := retryAfter(h, now); ok {
 		wait, lim.Secondary = w, true
-	} else if h.Get("X-RateLimit-Remaining") == "0" && !secondary {
+	} else if h.Get("X-RateLimit-Remaining") == "0" && !secondary && (a.resp.StatusCode == http.StatusTooManyRequests || strings.Contains(text, "rate limit")) {
 		reset, err := strconv.ParseInt(h.Get("X-RateLimit-Reset"), 10, 64)
 		if err != nil {
 			reset = now.Add(time.Minute).Unix()

@@ -101,7 +101,6 @@ type ShardRun struct {
 	Reason  string         `json:"reason,omitempty"`
 	Host    Host           `json:"host"`
 	Cells   []string       `json:"cells,omitempty"` // whose answers were taken from it
-	Notes   []string       `json:"notes,omitempty"`
 }
 
 // Resumption is one continuation of a run that was killed or interrupted.
