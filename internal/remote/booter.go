@@ -23,6 +23,8 @@ type Booter struct {
 	Server, Client Target
 	Options        Options
 	Address        string // of the server on the fabric; "" is its name for SSH
+	// Dial logs in; default Dial.
+	Dial func(ctx context.Context, t Target, o Options) (*Host, error)
 
 	// Arm is the arm whose kernel runs now, as the user says; it is needed once
 	// for each arm when there is nobody to ask. Its boot comes next.
@@ -172,10 +174,14 @@ func (b *Booter) await(ctx context.Context, arm string) (server, client *Host, s
 
 // login connects and checks that both machines have what is needed.
 func (b *Booter) login(ctx context.Context) (server, client *Host, sf, cf Facts, err error) {
-	if server, err = Dial(ctx, b.Server, b.Options); err != nil {
+	dial := b.Dial
+	if dial == nil {
+		dial = Dial
+	}
+	if server, err = dial(ctx, b.Server, b.Options); err != nil {
 		return
 	}
-	if client, err = Dial(ctx, b.Client, b.Options); err != nil {
+	if client, err = dial(ctx, b.Client, b.Options); err != nil {
 		server.Close()
 		return
 	}

@@ -173,8 +173,14 @@ func (s *session) runs(ctx context.Context, d bench.Design) ([]bench.Run, error)
 			out = append(out, r)
 		}
 	}
-	if _, err := s.client.Root(ctx, "", "find", s.mount, "-mindepth", "1", "-delete"); err != nil {
-		return out, err
+	// find -delete is not everywhere.
+	for _, j := range s.plan.Measure.Jobs {
+		if !possible(j) {
+			continue
+		}
+		if _, err := s.client.Root(ctx, "", "rm", "-rf", "--", path.Join(s.mount, j.Name)); err != nil {
+			return out, err
+		}
 	}
 	return out, nil
 }

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package run
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	measure "patchcheck/internal/bench"
+	"patchcheck/internal/guestproto"
+	"patchcheck/internal/remote"
+	"patchcheck/internal/view"
+	"patchcheck/testplans"
+	"patchcheck/vm/guestssh"
+)
+
+// TestBenchRemote measures on a guest that plays both machines, through its
+// shell alone, as on machines that have none of our programs.
+func TestBenchRemote(t *testing.T) {
+	ctx := context.Background()
+	o := options(t)
+	o.Plan = benchPlan(t, "nfs-latency", "companions: [rxe-device]", "companions: [rxe-device, xprtrdma-inline]",
+		"number_ios=2000", "number_ios=100", "runs: 3", "runs: 1", "boots: 5", "boots: 1")
+	rn := &runner{o: o}
+	rn.o.View = view.New(nil)
+	g, err := rn.shellGuest(ctx, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	p, err := testplans.Load(o.Plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{g: g, plan: p}
+	if err := b.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	e, err := NewRemote(ctx, o, RemoteOptions{Server: "ssh://root@server", Client: "ssh://root@client", Address: "192.0.2.1", Arm: measure.Base})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.b.Dial = func(ctx context.Context, target remote.Target, _ remote.Options) (*remote.Host, error) {
+		return remote.NewHost(target, func(ctx context.Context, stdin, command string) (string, string, int, error) {
+			var out, errout bytes.Buffer
+			st, err := g.Exec(ctx, command, guestssh.IO{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errout})
+			return out.String(), errout.String(), st.Exit, err
+		}), nil
+	}
+	// Before there is a link, what is missing is said and nothing is done.
+	_, _, err = e.Look(ctx)
+	if err == nil || !strings.Contains(err.Error(), "no RDMA device") || !strings.Contains(err.Error(), `does not listen on "rdma 20049"`) {
+		t.Errorf("not ready: %v", err)
+	}
+	f := p.Fabric
+	if err := g.Call(ctx, guestproto.VerbLinkSet, guestproto.LinkSet{Name: f.Link, Type: f.Type, Netdev: f.Netdev, Module: f.Module}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Call(ctx, guestproto.VerbNFSListen, guestproto.NFSListen{Proto: f.Proto, Port: f.Port}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	rec := e.Record()
+	if err := rec.Prepare(e.Folder(), rec.Design); err != nil {
+		t.Fatal(err)
+	}
+	err = e.Conduct(ctx, follower{t})
+	if !strings.Contains(errText(err), `the next boot is one of the arm "patched"`) {
+		t.Fatalf("%v", err)
+	}
+	if err := e.End(ctx, err); err != nil {
+		t.Fatal(err)
+	}
+	got, err := measure.Open(e.Folder())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Boots) != 1 || got.Boots[0].Rejected != "" || len(got.Boots[0].Runs) != 2 {
+		t.Fatalf("boots: %+v", got.Boots)
+	}
+	h := got.Hosts
+	if len(h) != 2 || !strings.HasPrefix(h[0].Kernel, "7.") || !strings.Contains(h[0].Link, "rxe0/1") || !strings.HasPrefix(got.Versions["fio"], "fio-") || !strings.Contains(got.Mount, "proto=rdma") {
+		t.Errorf("hosts %+v, fio %v, mount %q", h, got.Versions, got.Mount)
+	}
+	// Nothing is left behind.
+	var out bytes.Buffer
+	if _, err := g.Exec(ctx, "ls -d /run/patchcheck-* ; exportfs -s; grep -c patchcheck- /proc/self/mounts", guestssh.IO{Stdout: &out}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), "patchcheck-") {
+		t.Errorf("left behind: %s", out.String())
+	}
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
