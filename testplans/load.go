@@ -166,6 +166,9 @@ func (v *validator) plan(p *Plan) {
 	if p.Measure == nil || len(p.Workload) > 0 {
 		v.works("$.workload", p.Workload)
 	}
+	if p.Reconnects < 0 || p.Debug != nil && p.Debug.Reconnects < 0 {
+		v.bad("$.reconnects", "reconnects is a number of connections, 0 or more")
+	}
 	if p.Debug != nil && len(p.Debug.Workload) > 0 {
 		v.works("$.debug.workload", p.Debug.Workload)
 	}

@@ -17,24 +17,27 @@ import (
 // Plan says what to build, which cells to run, what is counted and what must
 // hold. docs/plans.md is the manual.
 type Plan struct {
-	Name      string               `yaml:"name" json:"name"`
-	About     string               `yaml:"about" json:"about"`
-	Kernel    Kernel               `yaml:"kernel" json:"kernel"`
-	Guest     Guest                `yaml:"guest" json:"guest"`
-	Fabric    Fabric               `yaml:"fabric" json:"fabric"`
-	Server    Server               `yaml:"server" json:"server"`
-	Axes      Axes                 `yaml:"axes" json:"axes"`
-	Kernels   map[string]Selection `yaml:"kernels" json:"kernels"`
-	Workload  []Work               `yaml:"workload" json:"workload"`
-	Count     []Count              `yaml:"count" json:"count,omitempty"`
-	Values    []Value              `yaml:"values" json:"values,omitempty"`
-	Hold      []Hold               `yaml:"hold" json:"hold,omitempty"`
-	Memory    Memory               `yaml:"memory" json:"memory"`
-	NotTested []string             `yaml:"not_tested" json:"not_tested,omitempty"`
-	Table     Table                `yaml:"table" json:"table"`
-	Predict   *Predict             `yaml:"predict" json:"predict,omitempty"`
-	Debug     *Debug               `yaml:"debug" json:"debug,omitempty"`
-	Measure   *Measure             `yaml:"measure" json:"measure,omitempty"`
+	Name     string               `yaml:"name" json:"name"`
+	About    string               `yaml:"about" json:"about"`
+	Kernel   Kernel               `yaml:"kernel" json:"kernel"`
+	Guest    Guest                `yaml:"guest" json:"guest"`
+	Fabric   Fabric               `yaml:"fabric" json:"fabric"`
+	Server   Server               `yaml:"server" json:"server"`
+	Axes     Axes                 `yaml:"axes" json:"axes"`
+	Kernels  map[string]Selection `yaml:"kernels" json:"kernels"`
+	Workload []Work               `yaml:"workload" json:"workload"`
+	// Reconnects is how often a cell unmounts and mounts again after its
+	// workload: a connection that leaks, or that only the first can make, shows.
+	Reconnects int      `yaml:"reconnects" json:"reconnects,omitempty"`
+	Count      []Count  `yaml:"count" json:"count,omitempty"`
+	Values     []Value  `yaml:"values" json:"values,omitempty"`
+	Hold       []Hold   `yaml:"hold" json:"hold,omitempty"`
+	Memory     Memory   `yaml:"memory" json:"memory"`
+	NotTested  []string `yaml:"not_tested" json:"not_tested,omitempty"`
+	Table      Table    `yaml:"table" json:"table"`
+	Predict    *Predict `yaml:"predict" json:"predict,omitempty"`
+	Debug      *Debug   `yaml:"debug" json:"debug,omitempty"`
+	Measure    *Measure `yaml:"measure" json:"measure,omitempty"`
 
 	// Slow multiplies the deadlines of guest steps; 1 unless Debug was applied.
 	Slow int `yaml:"-" json:"slow,omitempty"`
@@ -204,12 +207,14 @@ type Predict struct {
 
 // Debug replaces parts of the plan for a debug kernel, which is slower.
 type Debug struct {
-	Configs  []string          `yaml:"configs" json:"configs"` // added
-	Memory   Size              `yaml:"memory" json:"memory,omitempty"`
-	Append   []string          `yaml:"append" json:"append,omitempty"`
-	Slow     int               `yaml:"slow" json:"slow,omitempty"`
-	Workload []Work            `yaml:"workload" json:"workload,omitempty"`
-	Hold     map[string]string `yaml:"hold" json:"hold,omitempty"` // id -> that
+	Configs []string `yaml:"configs" json:"configs"` // added
+	Memory  Size     `yaml:"memory" json:"memory,omitempty"`
+	Append  []string `yaml:"append" json:"append,omitempty"`
+	// Reconnects replaces the plan's, if not 0.
+	Reconnects int               `yaml:"reconnects" json:"reconnects,omitempty"`
+	Slow       int               `yaml:"slow" json:"slow,omitempty"`
+	Workload   []Work            `yaml:"workload" json:"workload,omitempty"`
+	Hold       map[string]string `yaml:"hold" json:"hold,omitempty"` // id -> that
 }
 
 // Size is a number of bytes, written as "4KiB", "8MiB", "1GiB" or plain.
@@ -313,6 +318,9 @@ func (p *Plan) WithDebug() (*Plan, error) {
 	q.Guest.Append = append(append([]string{}, p.Guest.Append...), d.Append...)
 	if d.Memory > 0 {
 		q.Guest.Memory = d.Memory
+	}
+	if d.Reconnects > 0 {
+		q.Reconnects = d.Reconnects
 	}
 	if len(d.Workload) > 0 {
 		q.Workload = d.Workload

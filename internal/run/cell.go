@@ -421,17 +421,16 @@ func (b *bench) steps(ctx context.Context, c testplans.Cell, a *runfolder.Attemp
 	if err := b.call(ctx, a, id, "remove", guestproto.VerbRemove, deadlineIO, guestproto.Remove{Dir: mountpoint + "/" + dir}, nil); err != nil {
 		return err
 	}
-	var um guestproto.Umounted
-	if err := b.call(ctx, a, id, "umount", guestproto.VerbUmount, deadlineMount, guestproto.Umount{At: mountpoint}, &um); err != nil {
-		return err
-	}
-	if len(um.Left) > 0 {
-		var left []string
-		for _, k := range sortedKeys(um.Left) {
-			left = append(left, fmt.Sprintf("%d %s", um.Left[k], k))
+	for range p.Reconnects {
+		if err := b.umount(ctx, a, id, mountpoint); err != nil {
+			return err
 		}
-		a.Findings = append(a.Findings, ruleLeft.New(checks.Where{Cell: id}, "after umount the connection left RDMA resources behind: %s", strings.Join(left, ", ")))
-		a.Verdict = checks.Fail
+		if err := b.mount(ctx, c, a, mountpoint); err != nil {
+			return err
+		}
+	}
+	if err := b.umount(ctx, a, id, mountpoint); err != nil {
+		return err
 	}
 	if err := b.call(ctx, a, id, "read the rest of the counts", guestproto.VerbTraceRead, deadlineQuick, nil, &rest); err != nil {
 		return err
@@ -489,6 +488,23 @@ func (b *bench) mount(ctx context.Context, c testplans.Cell, a *runfolder.Attemp
 	a.Mounted = strings.TrimSpace(m.Options + " " + m.Xprt)
 	if !strings.HasPrefix(m.Xprt, f.Proto+" ") || !slices.Contains(strings.Split(m.Options, ","), "vers="+c.NFS) {
 		return &cellError{ruleTransport.New(checks.Where{Cell: id}, "asked for NFSv%s over %s, got %q", c.NFS, f.Proto, a.Mounted), checks.Infra, nil}
+	}
+	return nil
+}
+
+// umount ends the connection, which may leave nothing behind.
+func (b *bench) umount(ctx context.Context, a *runfolder.Attempt, id, mountpoint string) error {
+	var um guestproto.Umounted
+	if err := b.call(ctx, a, id, "umount", guestproto.VerbUmount, deadlineMount, guestproto.Umount{At: mountpoint}, &um); err != nil {
+		return err
+	}
+	if len(um.Left) > 0 && a.Verdict == checks.Pass {
+		var left []string
+		for _, k := range sortedKeys(um.Left) {
+			left = append(left, fmt.Sprintf("%d %s", um.Left[k], k))
+		}
+		a.Findings = append(a.Findings, ruleLeft.New(checks.Where{Cell: id}, "after umount the connection left RDMA resources behind: %s", strings.Join(left, ", ")))
+		a.Verdict = checks.Fail
 	}
 	return nil
 }

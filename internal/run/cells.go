@@ -25,14 +25,14 @@ import (
 
 // answerVersion is part of every cell's key: raise it when what a cell does or
 // how it is judged changes.
-const answerVersion = 4
+const answerVersion = 5
 
 // cellKey is what a cell's answer depends on.
 func (r *runner) cellKey(k *guestKernel, c testplans.Cell, imageKey string) string {
 	h := sha256.New()
 	enc := json.NewEncoder(h)
 	p := r.plan
-	enc.Encode([]any{answerVersion, k.key, k.probes, imageKey, r.rec.Accel.Name, c, p.Guest, p.Fabric, p.Server, p.Workload, p.Count, p.Values, p.Hold, p.Memory, p.Slow})
+	enc.Encode([]any{answerVersion, k.key, k.probes, imageKey, r.rec.Accel.Name, c, p.Guest, p.Fabric, p.Server, p.Workload, p.Reconnects, p.Count, p.Values, p.Hold, p.Memory, p.Slow})
 	return hex.EncodeToString(h.Sum(nil))[:32]
 }
 

@@ -94,3 +94,24 @@ func TestLeakFindings(t *testing.T) {
 		t.Errorf("no leak gave %+v", fs)
 	}
 }
+
+// Only a report of kmemleak alone is worth a third guest.
+func TestOnlyLeaks(t *testing.T) {
+	f := func(id string, sev checks.Severity) checks.Finding { return checks.Finding{ID: id, Severity: sev} }
+	leak := f("console.leak", checks.Error)
+	for _, c := range []struct {
+		name string
+		in   []checks.Finding
+		want bool
+	}{
+		{"nothing", nil, false},
+		{"leaks", []checks.Finding{leak, leak}, true},
+		{"a note beside", []checks.Finding{leak, f("console.notice", checks.Note)}, true},
+		{"a crash beside", []checks.Finding{leak, f("console.oops", checks.Error)}, false},
+		{"another", []checks.Finding{f("contents.differ", checks.Error)}, false},
+	} {
+		if got := onlyLeaks(&runfolder.Attempt{Findings: c.in}); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
