@@ -200,6 +200,9 @@ func TestPrivileges(t *testing.T) {
 			for _, s := range j.Steps {
 				token := s.With["token"] != ""
 				args := s.With["args"]
+				if regexp.MustCompile(`patchcheck (run|lint|cell|merge|github)\b`).MatchString(s.Run) {
+					t.Errorf("%s: job %s prints a stranger's text where the runner obeys commands: use the action", name, id)
+				}
 				if token && (strings.Contains(args, "cell run") || strings.Contains(args, " run ")) {
 					t.Errorf("%s: job %s gives a token to what builds and boots", name, id)
 				}
