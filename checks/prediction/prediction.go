@@ -133,6 +133,13 @@ func Predict(p *testplans.Plan, cells []Cell) Result {
 				r.Findings = append(r.Findings, ruleLoad.New(where, "prediction and measurement cannot be compared at %d bytes: the cell had %d %s, %s had %d", limit, n, q.Count, curve.From, curve.Total))
 				continue
 			}
+			if m.Self {
+				// More than its own limit lets through: larger ones went, too.
+				f := ruleDiffer.New(where, "prediction and measurement differ at %d bytes: of %d that were %s, only %s are no larger than that", limit, value, q.Value, span(at))
+				f.Evidence = []string{"sizes, and how many of each were " + q.Value + ": " + sizesOf(p, c)}
+				r.Findings = append(r.Findings, f)
+				continue
+			}
 			f := ruleDiffer.New(where, "prediction and measurement differ at %d bytes: %s predicted from the sizes in %s, %d measured", limit, span(at), curve.From, value)
 			f.Evidence = append(f.Evidence, "sizes, and how many of each were "+q.Value+": "+sizesOf(p, c))
 			f.Evidence = append(f.Evidence, "in "+curve.From+": "+sizesOf(p, from))

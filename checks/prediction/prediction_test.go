@@ -143,7 +143,7 @@ func TestDisagreement(t *testing.T) {
 		t.Errorf("other workload: %+v", r.Findings)
 	}
 	// A reference that exceeds its own limit contradicts itself.
-	if r := Predict(p, []Cell{cell(p, "patched", "none", "3", 256, upTo(1000))}); len(r.Findings) != 1 {
+	if r := Predict(p, []Cell{cell(p, "patched", "none", "3", 256, upTo(1000))}); len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Message, "differ at 256 bytes: of 618 that were inline, only 611 are no larger") {
 		t.Errorf("too long inline: %+v", r.Findings)
 	}
 }
