@@ -29,9 +29,11 @@ func TestImportRules(t *testing.T) {
 		"github.com/emersion/go-message":  {"patchcheck/patches/mail"},
 		"github.com/vishvananda/netlink":  {"patchcheck/internal/guestwork", "patchcheck/internal/guestd"},
 		"github.com/cavaliergopher/cpio":  {"patchcheck/vm/initramfs"},
+		"modernc.org/sqlite":              {"patchcheck/internal/history"},
 	}
 	never := map[string][]string{ // package prefix -> what it may not depend on, even indirectly
 		"patchcheck/internal/report":      {"patchcheck/vm", "patchcheck/internal/kernel", "patchcheck/internal/run"},
+		"patchcheck/internal/history":     {"patchcheck/vm", "patchcheck/internal/kernel", "patchcheck/internal/run"},
 		"patchcheck/checks":               {"patchcheck/vm", "patchcheck/internal/kernel", "patchcheck/internal/run"},
 		"patchcheck/cmd/patchcheck-guest": {"patchcheck/vm", "patchcheck/internal/kernel", "patchcheck/patches", "patchcheck/internal/run"},
 		"patchcheck/testplans":            {"patchcheck/vm", "patchcheck/internal/kernel", "patchcheck/internal/run"},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"patchcheck/checks"
 	"patchcheck/internal/history"
@@ -50,10 +51,10 @@ func (x *night) culprit(ctx context.Context, w *work, rec *runfolder.Run) error 
 		return err
 	}
 	t := &CellTest{Engine: x.Engine, DB: x.DB, Base: w.opts, Cell: cell.ID, Signature: sig, Night: x.n.ID, Say: x.Log}
-	ctx2 := ctx
+	ctx2, cancel := context.WithTimeout(ctx, time.Duration(x.Config.Deadline))
+	defer cancel()
 	if !x.deadline.IsZero() {
-		var cancel context.CancelFunc
-		ctx2, cancel = context.WithDeadline(ctx, x.deadline)
+		ctx2, cancel = context.WithTimeout(ctx2, x.deadline.Sub(x.Now()))
 		defer cancel()
 	}
 	res, err := t.Series(ctx2, w.series, good, len(w.series.Patches))
@@ -61,10 +62,10 @@ func (x *night) culprit(ctx context.Context, w *work, rec *runfolder.Run) error 
 	case ctx.Err() != nil:
 		return nil // the job itself is recorded
 	case err != nil && ctx2.Err() != nil:
-		x.trouble("%s: the night's time was used up while looking for the culprit", words(j.Target))
+		x.trouble("%s: the time was used up while looking for the culprit", words(j.Target))
 		return nil
 	case err != nil:
-		x.trouble("%s: the culprit could not be looked for: %v", words(j.Target), firstLine(err.Error()))
+		x.trouble("%s: the culprit could not be looked for: %v", words(j.Target), brief(err))
 		return nil
 	}
 	if res.Culprit == "" {

@@ -233,7 +233,7 @@ func (x *night) fetch(ctx context.Context) (map[string]Tip, error) {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case err != nil:
-			s.State, s.Detail = stateOf(err), firstLine(err.Error())
+			s.State, s.Detail = stateOf(err), brief(err)
 			x.trouble("tree %s: %s: %s", t.Name, s.State, s.Detail)
 		default:
 			tips[t.Name] = tip
@@ -276,6 +276,19 @@ func stateOf(err error) history.State {
 	return history.Broken
 }
 
+// brief words an error in a line: what failed, and the last words of the
+// program that did, without its command line.
+func brief(err error) string {
+	var te *kernel.TreeError
+	var pe *proc.Error
+	if !errors.As(err, &te) || !errors.As(te.Err, &pe) {
+		return firstLine(err.Error())
+	}
+	msg, _, _ := strings.Cut(te.Msg, ";")
+	ls := strings.Split(strings.TrimSpace(pe.Tail), "\n")
+	return fmt.Sprintf("%s: %s", msg, strings.TrimSpace(ls[len(ls)-1]))
+}
+
 func firstLine(s string) string {
 	s, _, _ = strings.Cut(s, "\n")
 	return s
@@ -304,7 +317,7 @@ func (x *night) sources(ctx context.Context) ([]source, error) {
 			}
 			one := source{name: s.Name, of: s, series: ser}
 			if err != nil {
-				one.series, one.state, one.detail = nil, history.BadInput, firstLine(err.Error())
+				one.series, one.state, one.detail = nil, history.BadInput, brief(err)
 			}
 			out = append(out, one)
 			continue
@@ -319,7 +332,7 @@ func (x *night) sources(ctx context.Context) ([]source, error) {
 			return nil, ctx.Err()
 		}
 		if err != nil {
-			out = append(out, source{name: s.Name, of: s, state: history.FetchFailed, detail: firstLine(err.Error())})
+			out = append(out, source{name: s.Name, of: s, state: history.FetchFailed, detail: brief(err)})
 			continue
 		}
 		for i := range prs {
@@ -435,7 +448,7 @@ func (x *night) known(ctx context.Context, todo []*work) ([]*work, error) {
 			return nil, ctx.Err()
 		}
 		if err != nil {
-			w.job.State, w.job.Detail = stateOf(err), firstLine(err.Error())
+			w.job.State, w.job.Detail = stateOf(err), brief(err)
 			x.trouble("%s: %s: %s", words(w.job.Target), w.job.State, w.job.Detail)
 			if err := x.DB.SaveJob(ctx, w.job); err != nil {
 				return nil, err
@@ -586,7 +599,7 @@ func (x *night) one(ctx context.Context, w *work) error {
 		j.State, j.Detail = history.Hung, fmt.Sprintf("it did not end within job_deadline (%v)%s", limit, lastStep(rec))
 		x.trouble("%s: %s: %s", words(j.Target), j.State, j.Detail)
 	case err != nil:
-		j.State, j.Detail = stateOf(err), firstLine(err.Error())
+		j.State, j.Detail = stateOf(err), brief(err)
 		x.trouble("%s: %s: %s", words(j.Target), j.State, j.Detail)
 	default:
 		j.Run, j.Verdict, j.Detail = rec.ID, rec.Verdict, firstLine(rec.Reason)
@@ -609,7 +622,7 @@ func (x *night) one(ctx context.Context, w *work) error {
 	}
 	if x.Config.Publish.GitHub && w.pr != nil && j.State == history.Done && x.Forge != nil {
 		if err := x.Forge.Report(ctx, *w.pr, rec); err != nil {
-			x.trouble("%s: the result could not be published: %v", words(j.Target), firstLine(err.Error()))
+			x.trouble("%s: the result could not be published: %v", words(j.Target), brief(err))
 		}
 	}
 	return nil
@@ -663,11 +676,11 @@ func (x *night) room(ctx context.Context) bool {
 func (x *night) clean(ctx context.Context) {
 	if d := x.Config.Disk.CacheDays; d >= 0 {
 		if err := x.Engine.Clean(ctx, d); err != nil && ctx.Err() == nil {
-			x.trouble("the cache could not be cleared up: %v", firstLine(err.Error()))
+			x.trouble("the cache could not be cleared up: %v", brief(err))
 		}
 	}
 	if err := x.cleanRuns(ctx); err != nil && ctx.Err() == nil {
-		x.trouble("old run folders could not be removed: %v", firstLine(err.Error()))
+		x.trouble("old run folders could not be removed: %v", brief(err))
 	}
 }
 
@@ -718,7 +731,9 @@ func (x *night) cleanRuns(ctx context.Context) error {
 		}
 		n := size(d)
 		total += n
-		if _, err := x.DB.Facts(ctx, r.ID); err != nil || keep[r.ID] {
+		// A run that was cut off is in no history and answers for nothing.
+		cut := r.Ended.IsZero() && r.Started.Before(limit)
+		if _, err := x.DB.Facts(ctx, r.ID); err != nil && !cut || keep[r.ID] {
 			continue
 		}
 		mine = append(mine, old{d, n, r.Started.Before(limit)})
@@ -762,7 +777,7 @@ func (x *night) publish(ctx context.Context) {
 			x.trouble("the pages were not made: this patchcheck cannot")
 		default:
 			if err := x.Site(ctx, p.Site); err != nil {
-				x.trouble("the pages in %s could not be made: %v", p.Site, firstLine(err.Error()))
+				x.trouble("the pages in %s could not be made: %v", p.Site, brief(err))
 			}
 		}
 	}
@@ -784,7 +799,7 @@ func (x *night) publish(ctx context.Context) {
 	cctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	if _, err := proc.Run(cctx, proc.Cmd{Argv: p.Command, Dir: filepath.Dir(x.Config.File), Env: env, Stderr: nil}); err != nil {
-		x.trouble("publish.command failed: %v", firstLine(err.Error()))
+		x.trouble("publish.command failed: %v", brief(err))
 	}
 }
 

@@ -552,6 +552,18 @@ func TestDisk(t *testing.T) {
 	if _, err := os.Stat(byHand); err != nil {
 		t.Error("a run by hand was removed")
 	}
+	// A run that was cut off answers for nothing.
+	cut := filepath.Join(b.dir, "runs", "20260101-000000-cut")
+	if err := os.MkdirAll(cut, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(cut, "run.json"), []byte(`{"schema":1,"id":"20260101-000000-cut","started":"2026-01-01T00:00:00Z","target":{"tree":"A"}}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.night(config)
+	if _, err := os.Stat(cut); err == nil {
+		t.Error("a run that was cut off long ago is kept")
+	}
 }
 
 type fakeForge struct {
