@@ -17,6 +17,7 @@ import (
 	"patchcheck/internal/kernel"
 	"patchcheck/internal/page"
 	"patchcheck/internal/proc"
+	"patchcheck/internal/quarantine"
 	"patchcheck/internal/report"
 	"patchcheck/internal/run"
 	"patchcheck/internal/runfolder"
@@ -81,11 +82,12 @@ func kernelTreeHere() string {
 
 type runFlags struct {
 	treeFlags
-	o         run.Options
-	hist      historyFlag
-	noHistory bool
-	json      bool
-	resume    string // run to go on with; newestRun for the newest unfinished one; "" for none
+	o          run.Options
+	hist       historyFlag
+	noHistory  bool
+	quarantine string
+	json       bool
+	resume     string // run to go on with; newestRun for the newest unfinished one; "" for none
 }
 
 // newestRun is the value of --resume without one. No run has that name.
@@ -122,6 +124,7 @@ other than PASS, 2 bad input, 3 our infrastructure failed, 130 interrupted.`,
 	f.add(cmd)
 	f.hist.add(cmd)
 	fl := cmd.Flags()
+	fl.StringVar(&f.quarantine, "quarantine", "", "file of flaky cells, which do not decide the verdict (patchcheck quarantine check)")
 	fl.BoolVar(&f.noHistory, "no-history", false, "do not enter the run into the history")
 	f.what(fl)
 	f.how(fl)
@@ -205,6 +208,11 @@ func (a *app) doRun(ctx context.Context, f *runFlags, args []string) error {
 	o, err := a.options(ctx, f, args)
 	if err != nil {
 		return err
+	}
+	if f.quarantine != "" {
+		if o.Quarantine, err = quarantine.Load(f.quarantine); err != nil {
+			return usageError("%v", err)
+		}
 	}
 	if !f.noHistory && (o.Config.History == nil || *o.Config.History) {
 		a.hist = &f.hist
