@@ -146,8 +146,10 @@ func (a *app) resume(cmd *cobra.Command, f *runFlags, args []string) error {
 		return usageError("--resume takes one run, and its series from there: leave out %s", strings.Join(args, " "))
 	}
 	var alien []string
-	cmd.LocalNonPersistentFlags().Visit(func(fl *pflag.Flag) {
-		if fl.Name != "resume" && fl.Name != "json" && fl.Name != "jobs" && fl.Name != "no-history" {
+	cmd.Flags().Visit(func(fl *pflag.Flag) {
+		switch {
+		case cmd.InheritedFlags().Lookup(fl.Name) != nil, fl.Name == "resume", fl.Name == "json", fl.Name == "jobs", fl.Name == "no-history", fl.Name == "history":
+		default:
 			alien = append(alien, "--"+fl.Name)
 		}
 	})
