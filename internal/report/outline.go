@@ -246,6 +246,10 @@ func cellCases(r *runfolder.Run) (out []testCase) {
 		if c.kind == "" {
 			c.kind = "UNFINISHED"
 		}
+		if q := cell.Quarantine; q != nil && c.outcome != outcomePass {
+			// Its verdict stands, and the run's does not count it.
+			c.outcome, c.reason = outcomeSkip, line(fmt.Sprintf("in quarantine until %s (%s, %s): %s", q.Expires, q.Owner, q.Reason, cell.Reason))
+		}
 		if c.outcome != outcomePass {
 			for _, f := range cell.Findings {
 				c.detail = append(c.detail, findingLines(f)...)

@@ -98,6 +98,8 @@ func SARIF(w io.Writer, r *runfolder.Run, known func(id string) (checks.Rule, bo
 			res.Props["verdict"] = string(cell.Verdict)
 			if cell.Verdict == checks.BaseFails {
 				res.Suppress = []sarif.Suppression{{Kind: "external", Why: "the base kernel does it too"}}
+			} else if q := cell.Quarantine; q != nil {
+				res.Suppress = []sarif.Suppression{{Kind: "external", Why: line(fmt.Sprintf("in quarantine until %s (%s): %s", q.Expires, q.Owner, q.Reason))}}
 			}
 		}
 		if len(f.Evidence) > 0 {

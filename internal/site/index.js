@@ -64,7 +64,10 @@ document.addEventListener('DOMContentLoaded', function () {
       r.tr.hidden = !ok || quiet;
       if (!r.tr.hidden) { visible++; per[r.group] = 1; } else if (quiet) { hidden++; per[r.group] = 1; }
     });
-    Object.keys(heads).forEach(function (k) { heads[k].tr.hidden = !per[k]; });
+    Object.keys(heads).forEach(function (k) {
+      var h = heads[k], none = h.tr.parentNode.rows.length === 1; // it never got as far as a cell
+      h.tr.hidden = none ? text.length > 0 || (g !== '' && h.group !== +g) || (v !== '' && v !== 'bad' && v !== 'ever') : !per[k];
+    });
     shown.textContent = visible + ' of ' + cells.length + ' cells shown' + (hidden ? '; ' + hidden + ' that passed every night are not' : '');
     document.body.classList.add('filtered');
   }

@@ -58,6 +58,9 @@ func hash(s string) string {
 // shownNights is how many of the newest nights a page shows at first.
 const shownNights = 30
 
+// fewCells is up to how many cells the index shows all of them at first.
+const fewCells = 40
+
 // mark is a verdict as it is shown: never by colour alone.
 type mark struct{ Word, Sign, Class string }
 
@@ -127,6 +130,8 @@ type indexView struct {
 	Summary  string // the nightly job's own words
 	Verdicts []verdictCount
 	Changes  []change
+	Stopped  []jobRow // targets that did not pass, for another reason than a cell
+	ShowAll  bool     // few cells: the steady ones are shown, too
 	Jobs     []jobRow
 	Trees    []treeRow
 	Open     []failureRow
@@ -304,6 +309,13 @@ func (d *Data) indexView(o Options) *indexView {
 			}
 		}
 		v.Changes = append(v.Changes, d.changes(g, last, o)...)
+		if col := g.Columns[last]; col.Night != "" && col.Verdict != checks.Pass && !slices.ContainsFunc(g.Cells, func(c *Cell) bool { return c.Squares[last] != nil && c.Squares[last].Verdict != checks.Pass }) {
+			r := jobRow{Target: gv.Name + ", " + gv.Sub, Mark: markOf(col.Verdict), Detail: clean(col.Detail), Run: o.page(col.Run)}
+			if col.Run == "" {
+				r.Mark = mark{clean(string(col.State)), "…", "skip"}
+			}
+			v.Stopped = append(v.Stopped, r)
+		}
 		d.counts(v, g)
 	}
 	for _, x := range []checks.Verdict{checks.Fail, checks.BaseFails, checks.Unstable, checks.Infra, checks.Skip, checks.Pass} {
@@ -312,6 +324,10 @@ func (d *Data) indexView(o Options) *indexView {
 		}
 	}
 	v.Lead = lead(by, answered, v.Cells, v.Changes)
+	if n := len(v.Stopped); n > 0 {
+		v.Lead += fmt.Sprintf(" %s did not pass for another reason than a cell.", plural(n, "target", "targets"))
+	}
+	v.ShowAll = v.Cells <= fewCells
 	d.latest(v, o)
 	v.Figures = d.figures()
 	js, err := json.Marshal(d.script(o))
@@ -328,7 +344,9 @@ func lead(by map[checks.Verdict]int, answered, cells int, changes []change) stri
 	case answered == 0:
 		s = "No cell was answered for."
 	case by[checks.Pass] == answered && answered == cells:
-		s = fmt.Sprintf("All %d cells pass.", cells)
+		if s = fmt.Sprintf("All %d cells pass.", cells); cells == 1 {
+			s = "The cell passes."
+		}
 	default:
 		s = fmt.Sprintf("%d of %d cells pass", by[checks.Pass], answered)
 		if answered < cells {

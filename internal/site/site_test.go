@@ -237,6 +237,40 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// A target whose run ended before any cell is not lost among cells that pass.
+func TestTargetsWithoutCells(t *testing.T) {
+	db, runs := openHistory(t), t.TempDir()
+	record(t, db, runs, 0, pass)
+	r, err := runfolder.Create(runs, firstNight.Add(time.Hour), "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	r.Ended, r.Verdict, r.Reason = firstNight.Add(2*time.Hour), fail, "patch 1 does not apply"
+	r.Tree, r.Series, r.Plan = runfolder.Tree{Spec: "t"}, runfolder.Series{Title: "other series"}, testplans.Plan{Name: "plan"}
+	if err := r.Save(); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.RecordIn(t.Context(), r, "2026-01-01"); err != nil {
+		t.Fatal(err)
+	}
+	d, err := Load(t.Context(), db, firstNight)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := d.index(&b, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	text := plain(b.String())
+	for _, want := range []string{"The cell passes.", "1 target did not pass for another reason than a cell.", "✗ FAIL other series, t, plan plan patch 1 does not apply", "0 cells"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("lacks %q in:\n%s", want, text)
+		}
+	}
+	balanced(t, b.String())
+}
+
 func TestEmpty(t *testing.T) {
 	d, err := Load(t.Context(), openHistory(t), firstNight)
 	if err != nil {
