@@ -167,6 +167,7 @@ func build(r *runfolder.Run, o Options) *view {
 	v.Grid = gridOf(r, v.Cells)
 	v.Predict = predict(r)
 	v.Findings = findings(r, rep, v, o)
+	v.Why = withFirst(v.Why, v.Findings.List, r.Verdict)
 	v.Counts = countFigures(r)
 	v.Timings = timingFigures(r)
 	v.Patches = patchRows(r)
@@ -221,6 +222,23 @@ func why(r *runfolder.Run) string {
 		return fmt.Sprintf("%d of %s did not pass.", bad, plural(len(r.Cells), "cell", "cells"))
 	}
 	return "The run recorded no reason."
+}
+
+// withFirst adds to a reason that only counts what the most severe finding is,
+// so that the verdict is told with its cause.
+func withFirst(why string, list []finding, v checks.Verdict) string {
+	if v == checks.Pass || v == "" || len(list) == 0 || list[0].Severity == string(checks.Note) {
+		return why
+	}
+	f := list[0]
+	if strings.Contains(why, f.Message) {
+		return why
+	}
+	out := strings.TrimSuffix(why, ".") + ": " + f.Message
+	if f.Where != "" && !strings.Contains(f.Message, f.Where) {
+		out += " (" + f.Where + ")"
+	}
+	return sentence(out)
 }
 
 // sentence ends s with a full stop.

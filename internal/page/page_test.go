@@ -394,13 +394,13 @@ func TestVerdicts(t *testing.T) {
 				a.Guest, a.Fresh = "03-base", true
 				c.Attempts = append([]runfolder.Attempt{a}, c.Attempts...)
 			}
-		}, []string{"2 of 15 cells FAIL.", "mount did not finish within 42s", "guest.hang", "task nfsd", "What to do:</b> look at the stacks", `Seen in <a href="#cell-patched-none-v3">patched/none/v3</a>, <a href="#cell-patched-none-v4-1">patched/none/v4.1</a>`,
+		}, []string{"2 of 15 cells FAIL: mount did not finish within 42s (patched/none/v3).", "mount did not finish within 42s", "guest.hang", "task nfsd", "What to do:</b> look at the stacks", `Seen in <a href="#cell-patched-none-v3">patched/none/v3</a>, <a href="#cell-patched-none-v4-1">patched/none/v4.1</a>`,
 			"Attempt 1 of 2, alone in a fresh guest, on the base kernel", "patchcheck explain guest.hang", "the plan says"}},
 		{"invalid counts", func(r *runfolder.Run) {
 			r.Verdict = checks.Infra
 			r.Cells[0].Verdict = checks.Infra
 			r.Cells[0].Attempts[0].Invalid = true
-		}, []string{"1 of 15 cells did not pass.", "INVALID", "the cell did not pass and recorded no reason", "1 of 2 cells"}},
+		}, []string{"1 of 15 cells did not pass: the cell did not pass and recorded no reason (patched/none/v3).", "INVALID", "the cell did not pass and recorded no reason", "1 of 2 cells"}},
 		{"no reason", func(r *runfolder.Run) { r.Verdict, r.Cells = checks.Skip, nil }, []string{"The run recorded no reason."}},
 	} {
 		r := realRun(t)
