@@ -21,3 +21,13 @@ const RunID = "urn:patchcheck:run:1"
 //
 //go:embed run.schema.json
 var Run []byte
+
+// BenchID identifies the schema of "patchcheck bench report --format json". It
+// is bench.SchemaID.
+const BenchID = "urn:patchcheck:bench:1"
+
+// Bench is the schema of "patchcheck bench report --format json". Its $defs
+// bench.Experiment is that of bench.json in a run folder.
+//
+//go:embed bench.schema.json
+var Bench []byte

@@ -108,6 +108,12 @@ func (g *generator) typ(t *testing.T, ty reflect.Type) *object {
 		return g.typ(t, ty.Elem())
 	case reflect.Slice:
 		return obj("type", "array", "items", g.typ(t, ty.Elem()))
+	case reflect.Array:
+		items := g.typ(t, ty.Elem())
+		if ty.Elem().Kind() == reflect.Slice { // nil is written as null
+			items = obj("type", []any{"array", "null"}, "items", items.values["items"])
+		}
+		return obj("type", "array", "items", items, "minItems", ty.Len(), "maxItems", ty.Len())
 	case reflect.Map:
 		return obj("type", "object", "additionalProperties", g.typ(t, ty.Elem()))
 	case reflect.Struct:
@@ -135,7 +141,14 @@ func (g *generator) def(t *testing.T, ty reflect.Type) string {
 	o.set("type", "object")
 	props := obj()
 	required := []string{}
-	for f := range ty.Fields() {
+	// Fields of embedded structs are written as the struct's own.
+	var fields []reflect.StructField
+	for _, f := range reflect.VisibleFields(ty) {
+		if !f.Anonymous && (len(f.Index) == 1 || f.Tag.Get("json") != "") {
+			fields = append(fields, f)
+		}
+	}
+	for _, f := range fields {
 		tag := f.Tag.Get("json")
 		key, opts, _ := strings.Cut(tag, ",")
 		if key == "-" || !f.IsExported() {
@@ -153,7 +166,15 @@ func (g *generator) def(t *testing.T, ty reflect.Type) string {
 				s = obj("anyOf", []any{s, obj("type", "null")})
 			}
 		}
-		if d := g.docs[name+"."+f.Name]; d != "" {
+		owner := name
+		for e, i := ty, 0; i < len(f.Index)-1; i++ {
+			if e = e.Field(f.Index[i]).Type; e.Kind() == reflect.Pointer {
+				e = e.Elem()
+			}
+			g.comments(t, e.PkgPath())
+			owner = e.String()
+		}
+		if d := g.docs[owner+"."+f.Name]; d != "" {
 			if s.values["$ref"] != nil {
 				s = obj("description", d, "$ref", s.values["$ref"])
 			} else {

@@ -555,7 +555,7 @@ func (a *Analysis) rung(r Row, s scale, base bool) string {
 }
 
 // rowFormat is name, base, patched, change, interval.
-const rowFormat = "  %-28s %8s %8s %8s  %s"
+const rowFormat = "  %-28s %8s %8s %7s  %s"
 
 // rows is the table of metrics, before and after.
 func (a *Analysis) rows(b *bytes.Buffer) {
