@@ -76,7 +76,7 @@ func TestMutants(t *testing.T) {
 	if runs == "" {
 		runs = t.TempDir()
 	}
-	small := smallPlan(t)
+	small := smallPlanFile(t)
 
 	var faulty, caught, harmless, passed int
 	start := time.Now()
@@ -150,8 +150,8 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// smallPlan writes the bundled plan with less I/O.
-func smallPlan(t *testing.T) string {
+// smallPlanFile writes the bundled plan with less I/O.
+func smallPlanFile(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile("../../testplans/svcrdma-inline.yaml")
 	if err != nil {
