@@ -39,6 +39,7 @@ type benchFlags struct {
 	aa, untilClear    bool
 	allowNoise        bool
 	format            formatFlag
+	hosts             hostFlags
 }
 
 // formatFlag is --format and --json of commands that render an analysis.
@@ -107,6 +108,7 @@ goes on). docs/bench.md explains the method.`,
 	fl.BoolVar(&f.aa, "aa", false, "measure the base against itself: what differs is noise")
 	fl.BoolVar(&f.allowNoise, "allow-noise", false, "do not repeat boots on a noisy host; they are marked all the same")
 	fl.StringVar(&f.resume, "resume", "", "go on with an experiment that was interrupted: its name or run folder")
+	f.hosts.add(fl)
 	f.format.add(cmd)
 	cmd.AddCommand(a.benchCompareCmd(), a.benchReportCmd(), a.benchFioCmd())
 	return cmd
@@ -146,6 +148,11 @@ func (a *app) doBench(cmd *cobra.Command, f *benchFlags, args []string) error {
 	}
 	o.Command = append([]string{"patchcheck", "bench"}, args...)
 	o.View = view.New(a.stderr)
+	if two, err := f.hosts.asked(); err != nil {
+		return err
+	} else if two {
+		return a.benchHosts(ctx, f, &f.hosts, o)
+	}
 	mo := run.MeasureOptions{Arms: f.arms, AA: f.aa}
 	var old *bench.Experiment
 	if f.resume != "" {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"time"
@@ -30,8 +31,8 @@ type Booter struct {
 	// for each arm when there is nobody to ask. Its boot comes next.
 	Arm string
 
-	// Ask tells the user what to boot and returns when that is done. Nil: a
-	// measurement that needs another boot ends with *NeedsBootError.
+	// Ask tells the user what to boot and returns when that is done, with
+	// io.EOF when nobody answers. Nil: a measurement that needs another boot ends with *NeedsBootError.
 	Ask func(ctx context.Context, text string) error
 	// Note is told each command that changes something on a machine.
 	Note func(line string)
@@ -166,7 +167,10 @@ func (b *Booter) await(ctx context.Context, arm string) (server, client *Host, s
 		if b.Ask == nil {
 			return nil, nil, sf, cf, &NeedsBootError{Arm: arm, Text: text}
 		}
-		if err = b.Ask(ctx, text); err != nil {
+		switch err = b.Ask(ctx, text); {
+		case errors.Is(err, io.EOF): // nobody is there any more
+			return nil, nil, sf, cf, &NeedsBootError{Arm: arm, Text: text}
+		case err != nil:
 			return nil, nil, sf, cf, err
 		}
 	}
