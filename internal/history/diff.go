@@ -155,11 +155,11 @@ func timing(old, new *Facts) string {
 }
 
 // only lists the findings without a cell that a has and b has not. Lines do
-// not count: they move. Of findings that do not gate the words do not count
-// either: they hold numbers, and say the same thing.
+// not count: they move. Of findings that do not gate, or name no file, the words
+// do not count either: they hold numbers and commits, and say the same thing.
 func only(a, b *Facts) []checks.Finding {
 	key := func(f checks.Finding) string {
-		if !f.Gates() {
+		if !f.Gates() || f.Where.File == "" {
 			f.Message = ""
 		}
 		return strings.Join([]string{f.ID, string(f.Severity), fmt.Sprint(f.Where.Patch), f.Where.File, f.Message}, "\x00")

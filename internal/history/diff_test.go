@@ -107,6 +107,10 @@ func TestCompare(t *testing.T) {
 			o.Findings = []checks.Finding{{ID: "style.x", Severity: checks.Note, Message: "3 of them"}}
 			n.Findings = []checks.Finding{{ID: "style.x", Severity: checks.Note, Message: "4 of them"}}
 		}), Range{}, "nothing changed", false},
+		"does not apply to another commit either": {change(func(o, n *Facts) {
+			o.Findings = []checks.Finding{{ID: "apply.fails", Severity: checks.Error, Where: checks.Where{Patch: 2}, Message: "does not apply to x at 1111"}}
+			n.Findings = []checks.Finding{{ID: "apply.fails", Severity: checks.Error, Where: checks.Where{Patch: 2}, Message: "does not apply to x at 2222"}}
+		}), Range{}, "nothing changed", false},
 		"note gone": {change(func(o, n *Facts) {
 			o.Findings = []checks.Finding{{ID: "style.x", Severity: checks.Note, Message: "m"}}
 		}), Range{}, "gone finding style.x: m", false},

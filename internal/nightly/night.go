@@ -603,7 +603,7 @@ func (x *night) one(ctx context.Context, w *work) error {
 		x.trouble("%s: %s: %s", words(j.Target), j.State, j.Detail)
 	default:
 		j.Run, j.Verdict, j.Detail = rec.ID, rec.Verdict, firstLine(rec.Reason)
-		j.State = outcome(rec)
+		j.State = outcome(rec.Findings, rec.Verdict, rec.Reason)
 		if err := x.DB.RecordIn(ctx, rec, x.n.ID); err != nil {
 			return err
 		}
@@ -636,8 +636,8 @@ func lastStep(rec *runfolder.Run) string {
 }
 
 // outcome says what a run that ended means for its job.
-func outcome(rec *runfolder.Run) history.State {
-	for _, f := range rec.Findings {
+func outcome(findings []checks.Finding, verdict checks.Verdict, reason string) history.State {
+	for _, f := range findings {
 		switch f.ID {
 		case "apply.fails":
 			return history.Conflict
@@ -645,8 +645,8 @@ func outcome(rec *runfolder.Run) history.State {
 			return history.BaseBroken
 		}
 	}
-	if rec.Verdict == checks.Infra {
-		if strings.Contains(rec.Reason, "no space left") {
+	if verdict == checks.Infra {
+		if strings.Contains(reason, "no space left") {
 			return history.DiskFull
 		}
 		return history.Broken

@@ -394,6 +394,10 @@ func TestFirstBadNight(t *testing.T) {
 	if r = b.night(config); len(r.Changes) != 0 {
 		t.Errorf("said again on the next night: %s", r.Text())
 	}
+	b.tips["spec-a"] = Tip{"ida3", "aaa3", "7.3"}
+	if r = b.night(config); len(r.Changes) != 0 || states(r) != "A:base:P=base-broken/BASE-FAILS A:late:P=conflict/FAIL" {
+		t.Errorf("said again on another tree: %s %s", states(r), r.Text())
+	}
 }
 
 var errHang = errors.New("hang")

@@ -23,11 +23,12 @@ func (x *night) compare(ctx context.Context) error {
 		c := Change{Target: j.Target}
 		say := func(format string, args ...any) { c.Lines = append(c.Lines, fmt.Sprintf(format, args...)) }
 		old, had := x.last[j.Target]
+		then := x.then(ctx, old)
 		switch {
-		case j.State == history.Conflict && !(had && old.State == history.Conflict):
+		case j.State == history.Conflict && then != history.Conflict:
 			c.Worse = true
 			say("does not apply any more: %s", j.Detail)
-		case j.State == history.BaseBroken && !(had && old.State == history.BaseBroken):
+		case j.State == history.BaseBroken && then != history.BaseBroken:
 			c.Worse = true
 			say("the tree does not build, without the series: %s", j.Detail)
 		case j.Run == "" || j.State == history.Broken || j.State == history.DiskFull:
@@ -86,6 +87,19 @@ func (x *night) compare(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// then is the state of an earlier job, or, when its answer was known, the state
+// in which that answer was given.
+func (x *night) then(ctx context.Context, j history.Job) history.State {
+	if j.State != history.Known {
+		return j.State
+	}
+	f, err := x.DB.Facts(ctx, j.Run)
+	if err != nil {
+		return j.State
+	}
+	return outcome(f.Findings, f.Verdict, f.Reason)
 }
 
 func (x *night) diff(ctx context.Context, c *Change, prev *history.Facts, id string) error {
