@@ -234,7 +234,7 @@ func matchHeader(text string) (hit, bool) {
 			}
 			r.groups = append(r.groups, g)
 			if h.re.SubexpNames()[i/2] == "f" && g != "" && g != "address" && g != "at" && g != "range" &&
-				!strings.HasPrefix(text[m[i+1]:], "/") && !strings.Contains(g, ".c") {
+				!strings.HasPrefix(text[m[i+1]:], "/") && !strings.HasSuffix(g, ".c") {
 				r.f = g
 			}
 		}

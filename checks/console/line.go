@@ -3,6 +3,7 @@
 package console
 
 import (
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -189,6 +190,36 @@ func androidTask(s string) int {
 	return i + j + 1
 }
 
+// wallClock parses "[Mon Nov 30 13:00:00 2026] ", which dmesg -T prints, and
+// returns its length.
+func wallClock(s string) int {
+	if len(s) < 26 || s[0] != '[' || s[25] != ']' || s[4] != ' ' || s[8] != ' ' || s[11] != ' ' || s[14] != ':' || s[17] != ':' || !strings.Contains(months, s[5:8]) {
+		return 0
+	}
+	return 26
+}
+
+// record parses the head of a record of /dev/kmsg, "4,800,12000000,-;", at the
+// start of s (kernel Documentation/ABI/testing/dev-kmsg).
+func record(s string) (n int, usec int64) {
+	semi := strings.IndexByte(s[:min(len(s), 80)], ';')
+	if semi < 0 {
+		return 0, 0
+	}
+	f := strings.Split(s[:semi], ",")
+	if len(f) < 4 {
+		return 0, 0
+	}
+	for _, d := range f[:3] {
+		v, err := strconv.ParseInt(d, 10, 64)
+		if err != nil || v < 0 {
+			return 0, 0
+		}
+		usec = v
+	}
+	return semi + 1, usec
+}
+
 const months = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
 // logger strips what a syslog daemon or journalctl puts before a message:
@@ -206,6 +237,9 @@ func logger(s string) (rest, tag string, ok bool) {
 	if iso {
 		if i = strings.IndexByte(s, ' '); i < 0 {
 			return s, "", false
+		}
+		if s[19] == ',' { // dmesg --time-format iso; it prints no program
+			return s[i+1:], "kernel", true
 		}
 	}
 	head := s[i:min(len(s), i+120)]
@@ -281,6 +315,19 @@ func parseLine(no int, s string, dropped func(int64)) (l line, ok bool) {
 			if n < len(s) && s[n] == '>' {
 				s = s[n+1:]
 				l.kernel = true
+				continue
+			}
+		case l.usec < 0 && wallClock(s) > 0:
+			s, l.kernel, l.usec = strings.TrimPrefix(s[wallClock(s):], " "), true, 0
+			continue
+		case len(s) > 8 && s[0] >= '0' && s[0] <= '9' && !l.kernel && s[1] != ' ':
+			if n, usec := record(s); n > 0 {
+				s, l.usec, l.kernel = s[n:], usec, true
+				continue
+			}
+			if rest, tag, isLog := logger(s); isLog && !l.user {
+				s = rest
+				l.kernel, l.user = tag == "kernel", tag != "kernel"
 				continue
 			}
 		case len(s) > 4 && s[0] == '[':

@@ -242,11 +242,16 @@ var (
 	entryPoints = newNames(`entry_SYSCALL_* entry_SYSENTER_* entry_INT80* do_syscall_64 do_syscall_32 do_fast_syscall_32 __do_fast_syscall_32 do_int80_syscall_32 int_ret_from_sys_call system_call_fastpath x64_sys_call ret_from_fork* kernel_thread_starter
 		invoke_syscall el0_svc* do_el0_svc el0t_64_sync* el0_sync* ret_fast_syscall secondary_startup_64* ret_from_exception handle_exception kthread worker_thread process_one_work process_scheduled_works`)
 	// tick frames: the watchdog's own way to the CPU it looks at.
-	tick = newNames(`dump_stack* nmi_* lapic_can_* arch_trigger_* trigger_* rcu_* check_cpu_stall* print_cpu_stall* print_other_cpu_stall* sched_show_task* _sched_show_task* show_stack walk_stackframe dump_cpu_task dump_backtrace* update_process_times tick_* __hrtimer_run_queues hrtimer_* local_apic_timer_interrupt watchdog_* __switch_to __schedule panic
-		arch_timer_handler_* __run_hrtimer __sysvec_* sysvec_* asm_sysvec_* smp_apic_timer_interrupt* apic_timer_interrupt reschedule_interrupt smp_reschedule_interrupt call_on_irq_stack do_interrupt_handler el1_interrupt el1h_64_irq* el1_irq* gic_handle_irq handle_percpu_* generic_handle_* handle_domain_irq __handle_domain_irq asm_call_on_stack asm_call_irq_on_stack irq_exit* restore_regs_and_iret trace_hardirqs_* retint_* preempt_schedule_irq irqentry_exit el1h_64_irq_handler do_trap_irq handle_riscv_irq riscv_* __do_softirq interrupt_entry idtentry_* exc_nmi asm_exc_nmi end_repeat_nmi default_do_nmi do_nmi`)
+	tick     = newNames(tickFrames)
 	skipLeak = newNames(reporting, helpers, `dup_user kmemdup_nul getname_kernel bpf_map_area_* bpf_map_kmalloc* array_map_alloc htab_map_alloc sk_prot_alloc sk_alloc alloc_skb* __alloc_skb* alloc_skb_with_frags sock_alloc_send_* skb_clone __build_skb* build_skb* napi_alloc_skb* __netdev_alloc_* netdev_alloc_* kobject_set_name* kobj_* copy_mount_options strndup_user kasprintf kvasprintf* devm_k* devres_alloc* __devres_alloc* sg_alloc_* sg_kmalloc mempool_* idr_* radix_tree_* xas_* xa_* __xa_* alloc_inode alloc_file* alloc_empty_file mm_alloc nla_memdup nla_strdup kobject_get prealloc* d_alloc* __d_alloc new_inode* genl_* nlmsg_new
 		alloc_netdev_mqs alloc_workqueue* alloc_bprm`)
 )
+
+const tickFrames = `dump_stack* nmi_* lapic_can_* arch_trigger_* trigger_* rcu_* check_cpu_stall* print_cpu_stall* print_other_cpu_stall* sched_show_task* _sched_show_task* show_stack walk_stackframe dump_cpu_task dump_backtrace* update_process_times tick_* __hrtimer_run_queues hrtimer_* local_apic_timer_interrupt watchdog_* __switch_to __schedule panic
+		arch_timer_handler_* __run_hrtimer __sysvec_* sysvec_* asm_sysvec_* smp_apic_timer_interrupt* apic_timer_interrupt reschedule_interrupt smp_reschedule_interrupt call_on_irq_stack do_interrupt_handler el1_interrupt el1h_64_irq* el1_irq* gic_handle_irq handle_percpu_* generic_handle_* handle_domain_irq __handle_domain_irq asm_call_on_stack asm_call_irq_on_stack irq_exit* restore_regs_and_iret trace_hardirqs_* retint_* preempt_schedule_irq irqentry_exit el1h_64_irq_handler do_trap_irq handle_riscv_irq riscv_* __do_softirq interrupt_entry idtentry_* exc_nmi asm_exc_nmi end_repeat_nmi default_do_nmi do_nmi`
+
+// skipStall names what says nothing about a CPU that does not come back.
+var skipStall = newNames(reporting, helpers, tickFrames, "rcu_gp_kthread rcu_gp_fqs_loop do_idle cpu_startup_entry rest_init default_idle* arch_cpu_idle cpuidle_* native_safe_halt start_kernel start_secondary")
 
 // stalled names what a CPU that does not come back was doing.
 func (c *crash) stalled() string {
@@ -261,7 +266,8 @@ func (c *crash) stalled() string {
 		}
 		start = end
 	}
-	return ""
+	// A trace that stops short of what called it.
+	return c.fromIP(skipStall, nil)
 }
 
 func stalledIn(ms []mark) string {
