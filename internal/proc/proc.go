@@ -103,7 +103,8 @@ func MinimalEnv() []string {
 
 // Run starts c and waits for it. A non-zero exit is an *Error; the Result is
 // valid in that case too. When ctx ends the whole process group gets SIGTERM,
-// then SIGKILL after two seconds.
+// then SIGKILL after two seconds. What is left of the group when the program
+// ends by itself is killed.
 func Run(ctx context.Context, c Cmd) (Result, error) {
 	if len(c.Argv) == 0 {
 		return Result{Exit: -1}, errors.New("proc: empty command")
@@ -159,6 +160,9 @@ func Run(ctx context.Context, c Cmd) (Result, error) {
 	}()
 	// The number stays ours until the program has been waited for.
 	AwaitExit(cmd.Process.Pid)
+	// What it left running would keep our end of its output open, and write where
+	// the next step reads: a make that the kernel killed leaves its compilers.
+	syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	release()
 	err := cmd.Wait()
 	close(done)

@@ -104,6 +104,23 @@ func TestCancelKillsTheGroup(t *testing.T) {
 	}
 }
 
+// A program that ends, or is killed, takes what it left in the background with
+// it, and nobody waits for the output that this holds open.
+func TestNothingIsLeftBehind(t *testing.T) {
+	for _, script := range []string{`sleep 1000 & echo $!`, `sleep 1000 & echo $!; kill -KILL $$`} {
+		start := time.Now()
+		res, _ := Run(context.Background(), Cmd{Argv: []string{"/bin/sh", "-c", script}})
+		stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(res.Stdout)) + "/stat")
+		for err == nil && !strings.Contains(string(stat), ") Z ") && time.Since(start) < 20*time.Second {
+			time.Sleep(10 * time.Millisecond)
+			stat, err = os.ReadFile("/proc/" + strings.TrimSpace(string(res.Stdout)) + "/stat")
+		}
+		if err == nil && !strings.Contains(string(stat), ") Z ") {
+			t.Errorf("%s: still there: %s", script, stat)
+		}
+	}
+}
+
 func TestRun(t *testing.T) {
 	for _, c := range []struct {
 		name, script string
