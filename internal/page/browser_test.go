@@ -118,7 +118,7 @@ func TestBrowserLooks(t *testing.T) {
 				}
 				open("details")
 				if w := browsertest.Eval[int](p, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); w > 0 {
-					wide := browsertest.Eval[string](p, `Array.from(document.querySelectorAll('main *')).filter(e => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && !e.closest('.scroll, pre')).slice(0, 3).map(e => e.tagName + '.' + e.className + ' ' + e.id).join('; ')`)
+					wide := browsertest.Eval[string](p, `Array.from(document.querySelectorAll('body *')).filter(e => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && !e.closest('.scroll, pre')).slice(0, 3).map(e => e.tagName + '.' + e.className + ' ' + e.id).join('; ')`)
 					t.Errorf("the page is %d px wider than the window: %s", w, wide)
 				}
 				p.Clean(func(u string) bool { return u == url })

@@ -50,7 +50,7 @@ figure.plot table{border-collapse:collapse;margin:.25rem 0 .75rem}
 figure.plot table caption{text-align:left;color:var(--plot-dim);padding:.25rem 0}
 figure.plot th,figure.plot td{padding:.1rem .9rem .1rem 0;text-align:right;font-variant-numeric:tabular-nums}
 figure.plot th:first-child,figure.plot td:first-child{text-align:left}
-figure.plot .scroll{overflow-x:auto}
+figure.plot .scroll{overflow-x:auto;position:relative}
 .plot text{fill:var(--plot-ink)}.plot text.dim{fill:var(--plot-dim)}.plot text.bad{fill:var(--plot-bad);font-weight:600}
 .plot .grid{stroke:var(--plot-grid);fill:none}.plot .axis{stroke:var(--plot-dim);fill:none}.plot .mark{stroke:var(--plot-dim);fill:none;stroke-dasharray:2 3}
 .plot .line{fill:none;stroke-width:1.75;stroke-linejoin:round}.plot .band{stroke:none;fill-opacity:.2}.plot .point{stroke-width:1.75}.plot .hollow{fill:none}
