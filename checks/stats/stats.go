@@ -327,7 +327,7 @@ func (r Result) String() string {
 
 // SeenShare is Seen as a share of the base's mean.
 func (r Result) SeenShare() (float64, bool) {
-	if r.Seen == nil || r.Mean.Base == 0 {
+	if r.Seen == nil || *r.Seen == 0 || r.Mean.Base == 0 {
 		return 0, false
 	}
 	return math.Abs(*r.Seen / r.Mean.Base), true

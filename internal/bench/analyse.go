@@ -485,6 +485,9 @@ func Analyse(e *Experiment) (*Analysis, error) {
 	if e.loose() {
 		a.Unit = "runs"
 		a.Method = "results of unknown order, compared once"
+		if e.across {
+			a.Unit, a.Method = "boots", "boots of two experiments, compared once"
+		}
 		if lim.Floor > 0 {
 			a.Method += fmt.Sprintf("; changes below %g %% are not claimed", lim.Floor*100)
 		}

@@ -226,7 +226,11 @@ func (e *Experiment) keep(b *Boot) error {
 					return fmt.Errorf("cannot keep fio's output: %w", err)
 				}
 			}
-			o, err := fio.Parse(bytes.NewReader(r.Raw))
+			raw := r.Raw
+			if r.Raw = nil; e.dir == "" {
+				r.Raw = raw
+			}
+			o, err := fio.Parse(bytes.NewReader(raw))
 			if err != nil {
 				return &unusable{fmt.Sprintf("job %s, run %d: %v", r.Job, r.Index, err)}
 			}

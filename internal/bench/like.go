@@ -158,6 +158,7 @@ func Across(a, b *Experiment, armA, armB string, floor float64) (e *Experiment, 
 	differs = Unlike(a, b)
 	e = &Experiment{Schema: Schema, Title: b.Title, Jobs: a.Jobs, Hosts: b.Hosts, Accel: b.Accel, Versions: b.Versions, Fabric: b.Fabric, Mount: b.Mount,
 		Design: Design{Alpha: DefaultAlpha, Floor: floor, Primary: a.Design.Primary, Runs: a.Design.Runs}}
+	e.across = true
 	if a.Accel.Name == "tcg" {
 		e.Accel = a.Accel
 	}

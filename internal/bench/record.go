@@ -76,6 +76,7 @@ type Experiment struct {
 	Differs []string `json:"differs,omitempty"`
 
 	dir    string // run folder; "" for an experiment that is not on disk
+	across bool   // made of two experiments by Across
 	rounds int    // of bootstraps, for tests; 0 is the default
 }
 
