@@ -6,12 +6,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,6 +55,8 @@ const stateName = ".patchcheck-site.json"
 type state struct {
 	Tool string            `json:"tool"`
 	Runs map[string]string `json:"runs"` // run id -> what its page was made from
+	// Cells are the pages of cells: path -> what it was made from.
+	Cells map[string]string `json:"cells"`
 }
 
 // ForeignError is a folder that is not empty and no site of ours.
@@ -98,7 +102,7 @@ func Build(ctx context.Context, db *history.DB, c Config) (*Result, error) {
 	b.res.Loaded = time.Since(start)
 	b.res.Nights = len(d.Nights)
 
-	next := state{Tool: c.Tool, Runs: map[string]string{}}
+	next := state{Tool: c.Tool, Runs: map[string]string{}, Cells: map[string]string{}}
 	runs, err := db.Runs(ctx, history.Filter{Finished: true})
 	if err != nil {
 		return nil, err
@@ -163,12 +167,18 @@ func Build(ctx context.Context, db *history.DB, c Config) (*Result, error) {
 				return nil, err
 			}
 			b.res.Cells++
+			name := cellPath(g.Target, cell.ID)
+			keep[name] = true
+			key := d.cellKey(g, cell, o)
+			next.Cells[name] = key
+			if _, err := os.Stat(filepath.Join(c.Dir, filepath.FromSlash(name))); err == nil && old.Tool == c.Tool && old.Cells[name] == key {
+				b.res.Unchanged++
+				continue
+			}
 			buf.Reset()
 			if err := d.cell(&buf, g, cell, o); err != nil {
 				return nil, err
 			}
-			name := cellPath(g.Target, cell.ID)
-			keep[name] = true
 			if err := b.put(name, buf.Bytes()); err != nil {
 				return nil, err
 			}
@@ -200,6 +210,38 @@ func (d *Data) wanted(nights int) map[string]bool {
 		}
 	}
 	return want
+}
+
+// cellKey says what a cell's page is made from.
+func (d *Data) cellKey(g *Group, c *Cell, o Options) string {
+	h := sha256.New()
+	var b []byte
+	for n, s := range c.Squares {
+		b = append(b[:0], d.Nights[n]...)
+		b = append(b, code(s))
+		if s != nil {
+			b = append(b, s.Signature...)
+			b = binary.LittleEndian.AppendUint64(b, uint64(s.Work))
+			if s.Reused {
+				b = append(b, 'r')
+			}
+		}
+		col := g.Columns[n]
+		b = append(b, col.State...)
+		b = append(b, o.page(col.Run)...)
+		if cu, ok := g.Culprits[d.Nights[n]+"\n"+c.ID]; ok {
+			b = append(b, culprit(cu)...)
+		}
+		h.Write(b)
+	}
+	for _, x := range c.Counts {
+		b = append(b[:0], x.Name...)
+		for _, v := range x.Values {
+			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
+		}
+		h.Write(b)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12])
 }
 
 // runKey says what a run's page is made from, "" when there is no run folder.
