@@ -15,6 +15,7 @@ import (
 	"patchcheck/checks/fio"
 	"patchcheck/checks/guestlog"
 	"patchcheck/checks/lint"
+	"patchcheck/checks/prediction"
 	"patchcheck/checks/scripts"
 	"patchcheck/checks/stats"
 	"patchcheck/checks/tracelog"
@@ -27,7 +28,7 @@ import (
 
 // allRules lists the rules of every check, by id.
 func allRules() []checks.Rule {
-	rs := slices.Concat(patches.Rules, lint.Rules, scripts.Rules(), warnings.Rules(), console.Rules, counts.Rules, fio.Rules,
+	rs := slices.Concat(patches.Rules, lint.Rules, scripts.Rules(), warnings.Rules(), console.Rules, counts.Rules, fio.Rules, prediction.Rules,
 		guestlog.Rules, stats.Rules, tracelog.Rules, treefacts.Rules(), run.Rules, []checks.Rule{lintrun.RuleVariantInfra})
 	slices.SortFunc(rs, func(a, b checks.Rule) int { return strings.Compare(a.ID, b.ID) })
 	return slices.CompactFunc(rs, func(a, b checks.Rule) bool { return a.ID == b.ID })

@@ -7,7 +7,7 @@
 // Files: run.json (Run without cells), cells/KERNEL.DEVICE.vNFS.json (one per
 // cell), console/NAME/console.log (each guest's console, byte for byte), logs/ (make
 // and tool output), commands.sh (external commands, pasteable), series/ (the
-// patches as understood), report.txt; inputs.json, series/input.N and steps/
+// patches as understood), report.txt, page.html; inputs.json, series/input.N and steps/
 // (what was asked, as it was read, and what finished steps found: enough to go
 // on with the run), lock (held while a process works on the run).
 //
