@@ -84,7 +84,7 @@ func (e *Error) Error() string {
 	if t := strings.TrimRight(e.Tail, "\n"); t != "" {
 		b.WriteString(":\n  " + strings.ReplaceAll(t, "\n", "\n  "))
 	}
-	return b.String()
+	return Mask(b.String())
 }
 
 func (e *Error) Unwrap() error { return e.Err }
@@ -235,3 +235,6 @@ func Quote(argv []string) string {
 	}
 	return strings.Join(q, " ")
 }
+
+// Record is Quote for a record: secrets are masked in it.
+func Record(argv []string) string { return Mask(Quote(argv)) }

@@ -766,4 +766,4 @@ func (r *runner) accel() string {
 	return r.o.Accel
 }
 
-func quote(argv []string) string { return proc.Quote(argv) }
+func quote(argv []string) string { return proc.Record(argv) }

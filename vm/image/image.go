@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"patchcheck/internal/cache"
+	"patchcheck/internal/proc"
 	"patchcheck/vm/initramfs"
 )
 
@@ -300,7 +301,7 @@ func readAgent(path string) ([]byte, error) {
 func BuildAgent(ctx context.Context, dir string) (string, error) {
 	out := filepath.Join(dir, AgentName)
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", out, "patchcheck/cmd/patchcheck-guest")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+	cmd.Env = append(proc.WithoutSecrets(os.Environ()), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
 	var buf bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &buf, &buf
 	cmd.WaitDelay = 3 * time.Second
