@@ -52,7 +52,11 @@ func (a *app) planCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(a.stdout, "%-20s %s (%d cells)\n", n, p.About, len(p.Cells()))
+				what := fmt.Sprintf("%d cells", len(p.Cells()))
+				if p.Measure != nil && len(p.Cells()) == 0 {
+					what = "for patchcheck bench"
+				}
+				fmt.Fprintf(a.stdout, "%-20s %s (%s)\n", n, p.About, what)
 			}
 			return nil
 		},
@@ -92,7 +96,30 @@ func (a *app) showPlan(p *testplans.Plan) {
 		}
 		fmt.Fprintf(w, "hold      %s:%s %s\n", h.ID, when, h.That)
 	}
+	if m := p.Measure; m != nil {
+		arms := "base, patched"
+		if len(m.With) > 0 {
+			arms += ", patched with " + strings.Join(m.With, ", ")
+		}
+		fmt.Fprintf(w, "measure   %s; device %s, NFSv%s; %d boots of each, %d + %d runs of each job\n", arms, m.Device, m.NFS, m.Boots, m.Warmup, m.Runs)
+		for _, j := range m.Jobs {
+			kind := "fio"
+			if j.Files != nil {
+				kind = fmt.Sprintf("%d files of %v to %v", j.Files.Count, j.Files.Min, j.Files.Max)
+			}
+			if j.Counted {
+				kind += ", counted"
+			}
+			fmt.Fprintf(w, "job       %s: %s\n", j.Name, kind)
+		}
+		for _, x := range m.Also {
+			fmt.Fprintf(w, "metric    %s = %s\n", x.Name, x.Is)
+		}
+	}
 	cells := p.Cells()
+	if len(cells) == 0 && p.Measure != nil {
+		return
+	}
 	fmt.Fprintf(w, "\n%d cells:\n", len(cells))
 	for _, c := range cells {
 		var params []string
