@@ -20,16 +20,19 @@ func Section(a *Analysis, id string) (template.HTML, error) {
 	var text bytes.Buffer
 	a.rows(&text)
 	v := struct {
-		Title, Text, Sentence, Method string
-		Figures                       []template.HTML
-		Facts                         [][2]string
+		Title, Text, Method string
+		Sentences           []string
+		Figures             []template.HTML
+		Facts               [][2]string
 	}{Title: "Measurement", Text: text.String(), Method: a.Method, Facts: a.facts()}
 	if a.Plan != "" {
 		v.Title += ": " + a.Plan
 	}
 	var s bytes.Buffer
 	if err := a.sentence(&s); err == nil {
-		v.Sentence = s.String()
+		for _, p := range strings.Split(strings.ReplaceAll(s.String(), "\nNote: ", "\n\nNote: "), "\n\n") {
+			v.Sentences = append(v.Sentences, strings.Join(strings.Fields(p), " "))
+		}
 	}
 	for _, f := range a.Figures(id) {
 		v.Figures = append(v.Figures, f.HTML())
@@ -42,7 +45,7 @@ func Section(a *Analysis, id string) (template.HTML, error) {
 
 var section = template.Must(template.New("section").Parse(`<section class="bench">
 <h2>{{.Title}}</h2>
-{{if .Sentence}}<p style="white-space:pre-line">{{.Sentence}}</p>
+{{range .Sentences}}<p>{{.}}</p>
 {{end}}{{range .Figures}}{{.}}
 {{end}}<details open><summary>All metrics</summary><pre style="overflow-x:auto">{{.Text}}</pre></details>
 <details><summary>How it was measured</summary><p>{{.Method}}</p><table>
@@ -202,7 +205,10 @@ func (a *Analysis) ladder(ss []*series, group, id, note string) (plot.Figure, bo
 					g.Values = append(g.Values, r.Mean.Base/1000)
 				}
 				g.Values = append(g.Values, r.Mean.Patched/1000)
-				g.Note = strings.TrimSpace(g.Note + " " + short(r))
+				if g.Note != "" {
+					g.Note += "; "
+				}
+				g.Note += short(r)
 				if r.Outcome == stats.NoDifference {
 					g.Note += ", not shown"
 				}
@@ -238,5 +244,5 @@ func (a *Analysis) forest(p Pair, r Row, id, note string) plot.Figure {
 	}
 	return plot.Forest(plot.Frame{ID: id, Title: fmt.Sprintf("%s, %s less %s", r.Name, p.Patched, p.Base),
 		Desc: note + fmt.Sprintf("%s; the interval is over %s.", strings.ToUpper(r.side()[:1])+r.side()[1:], a.Unit),
-		X:    plot.Axis{Label: s.name}}, 0, rows)
+		X:    plot.Axis{Label: s.name, Format: func(v float64) string { return plot.Number(math.Round(v*1e9) / 1e9) }}}, 0, rows)
 }
