@@ -138,7 +138,7 @@ func verdictWord(r Run) string {
 
 func because(c CellChange) string {
 	if c.Reason != "" {
-		return " (" + first(c.Reason) + ")"
+		return " (" + clip(first(c.Reason)) + ")"
 	}
 	if c.Signature != "" {
 		return " (" + c.Signature + ")"
@@ -155,6 +155,15 @@ func located(where, msg string) string {
 
 func first(s string) string {
 	s, _, _ = strings.Cut(s, "\n")
+	return s
+}
+
+// clip shortens what a cell says of its failure; the run has the whole.
+func clip(s string) string {
+	const longest = 160
+	if r := []rune(s); len(r) > longest {
+		return string(r[:longest-3]) + "..."
+	}
 	return s
 }
 
