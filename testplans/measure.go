@@ -82,13 +82,13 @@ type OpSample struct {
 // the job is counted, that is, whether values and Hits are there.
 func (p *Plan) Env(counted bool) map[string]any {
 	env := map[string]any{
-		"seconds": 0.0,                    // the job took
-		"ios":     0.0,                    // I/Os that fio did, or files that a files job wrote and read
-		"ops":     0.0,                    // NFS operations of the mount
-		"op":      map[string]OpSample{},  // by NFS operation: op.WRITE.ops
-		"xprt":    map[string]float64{},   // the transport's counters in mountstats: xprt.sends
-		"cpu":     map[string]float64{},   // ns of CPU time: busy, user, system, irq, softirq, idle, steal, and by kind of task: cpu["nfsd"]
-		"server":  map[string]float64{},   // nfsd's counters: server["rpc.calls"]
+		"seconds": 0.0,                   // the job took
+		"ios":     0.0,                   // I/Os that fio did, or files that a files job wrote and read
+		"ops":     0.0,                   // NFS operations of the mount
+		"op":      map[string]OpSample{}, // by NFS operation: op.WRITE.ops
+		"xprt":    map[string]float64{},  // the transport's counters in mountstats: xprt.sends
+		"cpu":     map[string]float64{},  // ns of CPU time: busy, user, system, irq, softirq, idle, steal, and by kind of task: cpu["nfsd"]
+		"server":  map[string]float64{},  // nfsd's counters: server["rpc.calls"]
 		"abs":     func(float64) float64 { return 0 },
 		"percent": func(part, whole float64) float64 { return 0 },
 	}
