@@ -71,3 +71,14 @@ func TestSample(t *testing.T) {
 		t.Error("a place without a mount must be refused")
 	}
 }
+
+func FuzzParseTaskStat(f *testing.F) {
+	f.Add("77 (nfsd) I 2 0 0 0 -1 2129984 0 0 0 0 1 4 0 0 20 0 1 0 88 0")
+	f.Add("9 (kworker/u10:0-rxe_wq) I 2")
+	f.Fuzz(func(t *testing.T, s string) {
+		if kind, _, ok := parseTaskStat(s); ok && len(kind) > len(s)+len("kworker ") {
+			t.Errorf("%q: kind %q", s, kind)
+		}
+		parseCPUStat(s)
+	})
+}
