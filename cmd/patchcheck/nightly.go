@@ -156,8 +156,11 @@ path and the configuration's. Take one of them. Nothing is installed.`,
 			if strings.ContainsAny(i.Config+i.Exe, "\n\r") {
 				return usageError("a path with a line break cannot be written into a unit")
 			}
-			if u, err := user.Current(); err == nil && u.Uid != "0" {
-				i.User = u.Username
+			if u, err := user.Current(); err == nil {
+				i.Home = u.HomeDir
+				if u.Uid != "0" {
+					i.User = u.Username
+				}
 			}
 			fmt.Fprint(a.stdout, i.Text())
 			return nil

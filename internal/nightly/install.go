@@ -13,6 +13,7 @@ type Install struct {
 	Config string // absolute path of the configuration
 	User   string // account that the service runs as; "" for one that systemd makes
 	At     string // time of day, "01:30"
+	Home   string // home folder of who installs it; "" when there is none
 }
 
 // Unit is a file to install, and where it goes.
@@ -65,8 +66,14 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-func underHome(p string) bool {
-	return strings.HasPrefix(p, "/home/") || strings.HasPrefix(p, "/root/") || strings.HasPrefix(p, "/run/user/")
+// underHome says whether ProtectHome=yes would hide a path.
+func (i Install) underHome(p string) bool {
+	for _, h := range []string{"/home", "/run/user", i.Home} {
+		if h != "" && strings.HasPrefix(p, strings.TrimSuffix(h, "/")+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 func (i Install) service() string {
@@ -75,7 +82,7 @@ func (i Install) service() string {
 		who = "User=" + i.User + "\n"
 	}
 	home := "yes"
-	if underHome(i.Exe) || underHome(i.Config) {
+	if i.underHome(i.Exe) || i.underHome(i.Config) {
 		home = "read-only"
 	}
 	return `[Unit]
