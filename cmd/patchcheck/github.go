@@ -233,6 +233,15 @@ func (a *app) writeMbox(ctx context.Context, f *forgeFlags, name, to string) err
 		return err
 	}
 	mbox = forge.WithCover(pr, mbox, base)
+	// A commit message may name a base, too; it must not choose what the series
+	// is compared with.
+	s, err := patches.Load(ctx, []string{"-"}, patches.LoadOptions{Stdin: bytes.NewReader(mbox)})
+	if err != nil {
+		return err
+	}
+	if s.BaseCommit != base {
+		return usageError("the text of a commit of %s names a base-commit of its own (%s), and the branch begins at %.12s: remove it from the message", pr, mail.Printable(s.BaseCommit), base)
+	}
 	if to == "" {
 		_, err = a.stdout.Write(mbox)
 		return err

@@ -247,10 +247,18 @@ func TestSeries(t *testing.T) {
 func TestBaseCommit(t *testing.T) {
 	one := mbox[:strings.Index(mbox, "From aaaa")]
 	for name, text := range map[string]string{"cover": mbox, "one patch": strings.Replace(one, "[PATCH 1/2]", "[PATCH]", 1)} {
-		b := WithCover(&PullRequest{Title: "t", Author: "ann", Body: "words"}, []byte(text), shaFork)
+		b := WithCover(&PullRequest{Title: "t", Author: "ann", Body: "words\n\nbase-commit: " + shaOne + "\n  Base-Commit: " + shaOne + "\n"}, []byte(text), shaFork)
 		s, err := patches.Load(ctx, []string{"-"}, patches.LoadOptions{Stdin: bytes.NewReader(b)})
 		if err != nil || s.BaseCommit != shaFork {
 			t.Errorf("%s: base %q, %v", name, s.BaseCommit, err)
+		}
+	}
+}
+
+func TestCoverSubject(t *testing.T) {
+	for in, want := range map[string]string{"net: x": "net: x", "[PATCH v2 0/3] net: x": "net: x", "[RFC] [v3] net: [y] x": "net: [y] x", "Re: [PATCH] x": "x", " [open": "", "\nx\n y": "x y"} {
+		if got := coverSubject(in); got != want {
+			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}
 }

@@ -258,7 +258,15 @@ func (c *Client) page() string {
 
 var rePart = regexp.MustCompile(`(?m)^Subject: \[PATCH [0-9]+/([0-9]+)\]`)
 
-var reDiff = regexp.MustCompile(`(?m)^(diff |Index: |--- |\+\+\+ |@@ |From [0-9a-f]{40} )`)
+var reDiff = regexp.MustCompile(`(?mi)^(diff |Index: |--- |\+\+\+ |@@ |From [0-9a-f]{40} |[ \t]*base-commit:)`)
+
+// reTag is what stands before a subject in mails. In a title ("[PATCH v2 0/3]
+// ...") it would make another series of the cover letter.
+var reTag = regexp.MustCompile(`(?i)^(\s*(\[[^\]]*\]?|(re|aw|sv|fwd?|wg)(\[[0-9]+\])?:))+`)
+
+func coverSubject(title string) string {
+	return strings.TrimSpace(reTag.ReplaceAllString(strings.Join(strings.Fields(title), " "), ""))
+}
 
 // WithCover puts the pull request's own words before a series of several
 // patches, as its cover letter. A base commit is noted as git format-patch
@@ -273,11 +281,15 @@ func WithCover(pr *PullRequest, mbox []byte, base string) []byte {
 		return append(bytes.TrimRight(slices.Clone(mbox), "\n"), "\n"+note...)
 	}
 	total := string(m[1])
-	subject := strings.Join(strings.Fields(pr.Title), " ")
+	subject := coverSubject(pr.Title)
+	if subject == "" {
+		return append(bytes.TrimRight(slices.Clone(mbox), "\n"), "\n"+note...)
+	}
 	// Encoded, the text can neither end the mail nor begin another.
 	body := strings.ReplaceAll(pr.Body, "\r\n", "\n")
-	// A diff that is quoted in the text is no patch of the series.
-	body = reDiff.ReplaceAllString(body, " $0")
+	// A diff that is quoted in the text is no patch of the series, and the base
+	// is where the branch begins, not what the text says.
+	body = reDiff.ReplaceAllString(body, "> $0")
 	enc := base64.StdEncoding.EncodeToString([]byte(body + "\n" + note))
 	var b bytes.Buffer
 	zeros := strings.Repeat("0", len(total))

@@ -516,3 +516,30 @@ func TestMergeLinks(t *testing.T) {
 		t.Error("a link was copied")
 	}
 }
+
+// A spec comes from elsewhere: whatever is in it, it is refused with words or
+// understood.
+func FuzzSpec(f *testing.F) {
+	specs, err := Specs(context.Background(), Options{Plan: "svcrdma-inline", Tool: "v1", NFS: []string{"3"}}, 2)
+	if err != nil {
+		f.Fatal(err)
+	}
+	specs[0].Series.Kept[0].Data = specs[0].Series.Kept[0].Data[:2000]
+	specs[0].Series.ID = ""
+	b, err := json.Marshal(specs[0])
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add([]byte(`{"schema":1,"plan":{"text":"name: x"},"shard":{"cells":["a"]}}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := ReadSpec("spec", bytes.NewReader(b))
+		if err == nil {
+			s.Series.Sources = nil // files of this machine
+			_, err = s.Options(Options{Tool: "v1"})
+		}
+		if err != nil && !IsInput(err) {
+			t.Errorf("%v is no error of the input", err)
+		}
+	})
+}
