@@ -6,6 +6,7 @@
 package findings
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 	"patchcheck/checks"
 	"patchcheck/patches"
+	"patchcheck/patches/mail"
 )
 
 // Report is what one invocation found.
@@ -40,10 +42,17 @@ func Write(w io.Writer, format string, r *Report, colour bool) error {
 	switch format {
 	case "", "text":
 		return r.text(w, colour)
-	case "json":
-		return r.json(w)
-	case "sarif":
-		return r.sarif(w)
+	case "json", "sarif":
+		var b bytes.Buffer
+		show := r.json
+		if format == "sarif" {
+			show = r.sarif
+		}
+		if err := show(&b); err != nil {
+			return err
+		}
+		_, err := w.Write(mail.PrintableJSON(b.Bytes()))
+		return err
 	case "github":
 		return r.github(w)
 	case "checkpatch":

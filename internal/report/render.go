@@ -3,6 +3,7 @@
 package report
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -24,6 +25,23 @@ var Formats = []string{"text", "cover", "patch", "markdown", "json", "junit", "k
 
 // Write renders the run in one of Formats.
 func Write(w io.Writer, r *runfolder.Run, format string) error {
+	var b bytes.Buffer
+	if err := write(&b, r, format); err != nil {
+		return err
+	}
+	// A safety net over all fields: what came through unseen becomes visible.
+	out := b.Bytes()
+	switch format {
+	case "json", "sarif":
+		out = mail.PrintableJSON(out)
+	default:
+		out = []byte(mail.Printable(b.String()))
+	}
+	_, err := w.Write(out)
+	return err
+}
+
+func write(w io.Writer, r *runfolder.Run, format string) error {
 	p := Build(r)
 	switch format {
 	case "text":

@@ -4,6 +4,7 @@ package mail
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -306,6 +307,22 @@ func TestPrintable(t *testing.T) {
 	}
 	if got := PrintableLine("a\nb\tc"); got != `a\nb\tc` {
 		t.Error(got)
+	}
+}
+
+func TestPrintableJSON(t *testing.T) {
+	in := "a\u009b\u202e\x7f\u200b é漢😀 \U000e0041 ##[error]x ::"
+	doc, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := PrintableJSON(doc)
+	var back string
+	if err := json.Unmarshal(got, &back); err != nil || back != in {
+		t.Errorf("%q came back from %s, %v", back, got, err)
+	}
+	if s := string(got); s != Printable(s) || !strings.Contains(s, "é漢😀") {
+		t.Errorf("%s is not printable", got)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -70,4 +71,27 @@ func visible(s string) string {
 // tab become visible too.
 func PrintableLine(s string) string {
 	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(Printable(s))
+}
+
+// PrintableJSON makes a JSON document fit to be printed: what the encoder
+// leaves as it is and a terminal obeys or hides is escaped. Such characters
+// occur in strings only, so the document means the same.
+func PrintableJSON(doc []byte) []byte {
+	if !strings.Contains(string(doc), "##[") && !strings.ContainsFunc(string(doc), func(r rune) bool { return r >= 0x7f }) {
+		return doc
+	}
+	var b strings.Builder
+	b.Grow(len(doc) + 64)
+	for _, r := range strings.ReplaceAll(string(doc), "##[", `\u0023#[`) {
+		switch {
+		case r < 0x7f || r != 0x7f && visible(string(r)) == string(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			hi, lo := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return []byte(b.String())
 }
