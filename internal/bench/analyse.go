@@ -640,7 +640,10 @@ func (e *Experiment) notes() (out []string) {
 	if d := e.drift(); d != "" {
 		out = append(out, d)
 	}
-	return append(out, e.Limits...)
+	if len(e.Limits) > 0 {
+		out = append(out, "limits of this measurement: "+strings.Join(e.Limits, "; "))
+	}
+	return out
 }
 
 // TCGNote begins every report of an emulated experiment.

@@ -197,6 +197,19 @@ func TestUnlike(t *testing.T) {
 	}
 }
 
+func TestMountOptions(t *testing.T) {
+	m := "rw,relatime,rw,vers=3,rsize=131072,hard,proto=rdma,port=20049,sec=sys,mountaddr=192.0.2.1,mountport=53067,addr=192.0.2.1 rdma 0 0 1 6"
+	if got := mountOptions(m, "vers", "proto", "sec"); got != "vers=3,proto=rdma" {
+		t.Error(got)
+	}
+	if got := mountOptions(m); got != "rw,relatime,vers=3,rsize=131072,hard,proto=rdma,port=20049,sec=sys,rdma" {
+		t.Error(got)
+	}
+	if mountOptions(m) != mountOptions(strings.Replace(m, "53067", "40000", 1)+" 7") {
+		t.Error("another port is no other mount")
+	}
+}
+
 func TestParsePrecision(t *testing.T) {
 	for in, want := range map[string]string{"0.1us": "100 ns", "250ns": "250 ns", "0.5%": "0.5 %", "3": "3 ", "1 ms": "1e+06 ns"} {
 		v, u, err := ParsePrecision(in)

@@ -51,7 +51,7 @@ func Unlike(a, b *Experiment) (why []string) {
 	differ("compiler", compiler(a), compiler(b))
 	differ("guest", fmt.Sprintf("%d CPUs, %d MiB", a.Guest.CPUs, a.Guest.MemMiB), fmt.Sprintf("%d CPUs, %d MiB", b.Guest.CPUs, b.Guest.MemMiB))
 	differ("fabric", a.Fabric, b.Fabric)
-	differ("mount", a.Mount, b.Mount)
+	differ("mount", mountOptions(a.Mount), mountOptions(b.Mount))
 	differ("fio", a.Versions["fio"], b.Versions["fio"])
 	differ("qemu", a.Versions["qemu"], b.Versions["qemu"])
 	return why

@@ -115,8 +115,8 @@ func (a *Analysis) confidence() string {
 func (a *Analysis) setting() string {
 	e := a.Experiment
 	var on []string
-	if e.Mount != "" {
-		on = append(on, "mount "+e.Mount)
+	if m := mountOptions(e.Mount, "vers", "proto", "sec", "nconnect"); m != "" {
+		on = append(on, "mount "+m)
 	}
 	if e.Fabric != "" {
 		on = append(on, e.Fabric)
@@ -591,6 +591,16 @@ func (a *Analysis) rows(b *bytes.Buffer) {
 	if c := a.callouts(); c != "" {
 		b.WriteString(c)
 	}
+	for _, p := range a.Contrasts {
+		if slices.ContainsFunc(p.Rows, func(r Row) bool { return r.Outcome == stats.TooFew }) {
+			fill(b, "", "  ", "n/a (n=...): at least 5 "+a.Unit+" of each are needed for an answer.")
+			break
+		}
+	}
+	if !a.measured() {
+		a.notes(b)
+		return
+	}
 	fill(b, "", "  ", "better/worse: the difference is shown ("+a.Method+"; Mann-Whitney rank test and bootstrap intervals over "+a.Unit+", Holm). Otherwise: no difference shown, and the change that would have been seen with a chance of 95 %.")
 	a.notes(b)
 }
@@ -652,7 +662,7 @@ func (a *Analysis) row(b *bytes.Buffer, r Row) {
 			change = signed(d*100, 1) + "%"
 		}
 	case !r.Outcome.Answers():
-		change = "n/a"
+		ci = fmt.Sprintf("n/a (n=%d)", min(r.NBase, r.NPatched))
 	case ok:
 		change, ci = signed(d*100, p)+"%", fmt.Sprintf("[%s, %s]", signed(lo*100, p), signed(hi*100, p))
 	default:
@@ -676,8 +686,6 @@ func (a *Analysis) row(b *bytes.Buffer, r Row) {
 		} else if v, ok := r.SeenShare(); ok {
 			say += fmt.Sprintf(" (would have seen %s %%)", stats.Figures(v*100, 2))
 		}
-	case r.Outcome == stats.TooFew:
-		say = fmt.Sprintf("n/a (n=%d), at least 5 of each are needed", min(r.NBase, r.NPatched))
 	}
 	if say != "" {
 		fill(b, "    ", "      ", say)
@@ -708,6 +716,40 @@ func (a *Analysis) callouts() string {
 		fill(&b, "WORSE: ", "  ", r.Name+" "+short(r))
 	}
 	return b.String()
+}
+
+// measured tells whether any row was compared by statistics.
+func (a *Analysis) measured() bool {
+	for _, p := range a.Contrasts {
+		for _, r := range p.Rows {
+			if r.NA == "" && r.Outcome.Answers() && (!r.Exact || r.Varies) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mountOptions picks options of a mount, as the kernel shows it, by name; all
+// that are the same at each mount when none is named.
+func mountOptions(m string, names ...string) string {
+	var out []string
+	for _, o := range strings.FieldsFunc(m, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' }) {
+		k, v, has := strings.Cut(o, "=")
+		switch {
+		case len(names) > 0:
+			if !slices.Contains(names, k) || k == "sec" && v == "sys" {
+				continue
+			}
+		case strings.Trim(k, "0123456789") == "" || k == "mountport" || k == "addr" || k == "clientaddr" || k == "mountaddr":
+			continue // counters of the transport, ports and addresses
+		}
+		if !has && len(names) > 0 || slices.Contains(out, o) {
+			continue
+		}
+		out = append(out, o)
+	}
+	return strings.Join(out, ",")
 }
 
 // Worse are the rows that got worse.
