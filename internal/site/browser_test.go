@@ -157,6 +157,11 @@ func TestIndexInBrowser(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := b.Open(t, static(t, year(t, c.groups)), c.look)
+			if !c.look.NoScripts {
+				// As after scrolling: what was not laid out yet is neither in a
+				// picture nor judged.
+				browsertest.Eval[bool](p, "['nights', 'trends'].forEach(i => document.getElementById(i).style.contentVisibility = 'visible'), true")
+			}
 			p.Shot(c.name)
 			if !c.look.NoScripts && !c.look.Print {
 				p.Axe()
