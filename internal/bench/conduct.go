@@ -144,7 +144,7 @@ func (c *conductor) block(ctx context.Context, block int) error {
 				return fmt.Errorf("arm %s failed %d times: %w", p.Arm, failed[p.Arm], err)
 			}
 			places = append(places, p)
-		case len(b.Noisy) > 0 && b.Try <= c.e.Design.Noise.Repeats:
+		case len(b.Noisy) > 0 && b.Try <= c.e.Design.Noise.Repeats && c.mayRepeat():
 			b.Rejected = "noisy host, repeated: " + strings.Join(b.Noisy, ", ")
 			places = append(places, p)
 		}
@@ -157,6 +157,22 @@ func (c *conductor) block(ctx context.Context, block int) error {
 		}
 	}
 	return nil
+}
+
+// mayRepeat tells whether another noisy boot may be repeated: one for every
+// three that count. On a host that is always noisy, repeating would only double
+// the time.
+func (c *conductor) mayRepeat() bool {
+	used, repeated := 0, 0
+	for _, b := range c.e.Boots {
+		switch {
+		case b.Rejected == "":
+			used++
+		case len(b.Noisy) > 0:
+			repeated++
+		}
+	}
+	return repeated < max(1, (used+1)/3)
 }
 
 // repeat adds the place to the order, behind its block.

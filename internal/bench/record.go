@@ -222,7 +222,7 @@ type NoiseLimits struct {
 	Others  float64 `json:"others"`
 	Steal   float64 `json:"steal"`
 	QEMUs   int     `json:"qemus"`
-	Repeats int     `json:"repeats"` // of one place; after them the boot is used and stays marked noisy
+	Repeats int     `json:"repeats"` // of one place, and no more than one for three boots that count; after them a boot is used and stays marked noisy
 }
 
 // Host is one machine of the experiment.
