@@ -198,6 +198,20 @@ func TestPool(t *testing.T) {
 	}
 }
 
+// The middle of fio's last bin may lie above the largest sample, and those of
+// two runs' bins need not be in order with the smallest.
+func TestWithinRange(t *testing.T) {
+	d := strings.Replace(binned(1000, map[int]int{1096: 1000, 2064: 200}), `"min": 1096, "max": 2064`, `"min": 1094, "max": 2050`, 1)
+	o := parse(t, d)
+	last := 0.0
+	for _, c := range Pool(o, o)[0].Quantiles(0.5, 0.9, 0.99) {
+		if !c.OK || c.NS < last || c.NS < 1094 || c.NS > 2050 {
+			t.Errorf("%+v after %g", c, last)
+		}
+		last = c.NS
+	}
+}
+
 func TestBin(t *testing.T) {
 	// Neighbours of fio's own list of bin values touch.
 	for _, c := range []struct{ mid, lo, hi float64 }{{5, 5, 6}, {127, 127, 128}, {129, 128, 130}, {131, 130, 132}, {1096, 1088, 1104}, {1112, 1104, 1120}} {

@@ -623,13 +623,13 @@ func (e *Experiment) notes() (out []string) {
 		}
 	}
 	if repeated > 0 {
-		out = append(out, fmt.Sprintf("%d boots on a noisy host were repeated; both are recorded", repeated))
+		out = append(out, fmt.Sprintf("boots repeated because the host was noisy: %d (both are recorded)", repeated))
 	}
 	if noisy > 0 {
-		out = append(out, fmt.Sprintf("%d of %d boots were made on a noisy host and are used", noisy, len(e.Boots)-repeated-failed))
+		out = append(out, fmt.Sprintf("boots that are used although the host was noisy: %d of %d", noisy, len(e.Boots)-repeated-failed))
 	}
 	if failed > 0 {
-		out = append(out, fmt.Sprintf("%d boots failed for reasons of ours and were made again", failed))
+		out = append(out, fmt.Sprintf("boots that failed for reasons of ours and were made again: %d", failed))
 	}
 	switch e.Stop.Reason {
 	case StopCanceled, StopFailed, "":

@@ -183,7 +183,7 @@ func TestConductRepeatsNoise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if notes := strings.Join(an.Notes, "\n"); len(e.Boots) != 13 || !strings.Contains(notes, "10 of 10 boots were made on a noisy host") || !strings.Contains(notes, "3 boots on a noisy host were repeated") {
+	if notes := strings.Join(an.Notes, "\n"); len(e.Boots) != 13 || !strings.Contains(notes, "although the host was noisy: 10 of 10") || !strings.Contains(notes, "because the host was noisy: 3 ") {
 		t.Errorf("%d boots: %s", len(e.Boots), notes)
 	}
 }
