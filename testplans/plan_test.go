@@ -58,7 +58,7 @@ func TestStrictErrors(t *testing.T) {
 		{"bad number", "standin_inline_limit: 216", "standin_inline_limit: many", "no whole number"},
 		{"from", "from: [completions, ", "from: [completion, ", "is no count"},
 		{"predict value", "  value: inline\n", "  value: inlined\n", "is no value of the plan"},
-		{"predict size", "  size: len\n", "  size: length\n", "no key of sends"},
+		{"predict size", "  size: len\n", "  size: length\n", "no key of shapes"},
 		{"nothing read back", "read: [4KiB]", "read: []", "not read back is not tested"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
