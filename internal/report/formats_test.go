@@ -472,6 +472,23 @@ func TestBench(t *testing.T) {
 	}
 }
 
+// A patch that does not apply is not said to apply, whatever its class.
+func TestParagraphOfConflict(t *testing.T) {
+	r := sample(t)
+	r.Verdict, r.Builds, r.Cells = checks.Fail, nil, nil
+	for _, class := range []string{"conflict", "missing_file", "unsafe_path", "of the future"} {
+		r.Apply = []runfolder.Apply{{Patch: 1, Class: "offset"}, {Patch: 2, Class: class}}
+		for _, f := range []string{"text", "cover", "markdown", "patch"} {
+			if text := render(t, r, f); strings.Contains(text, "applies to") || strings.Contains(text, "with offsets") {
+				t.Errorf("%s, %s:\n%s", class, f, text)
+			}
+		}
+		if text := Build(r).Paragraph(); !strings.Contains(text, "Patch 2 of 2 does not apply to linux 7.3.4") {
+			t.Errorf("%s: %s", class, text)
+		}
+	}
+}
+
 func TestJSONIsValid(t *testing.T) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schemas.Run))
 	if err != nil {

@@ -501,14 +501,27 @@ func (p *Report) Paragraph() string {
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	many := len(r.Series.Patches) != 1
 	subject := map[bool]string{true: "The series", false: "The patch"}[many]
-	if n := len(r.Apply); n == len(r.Series.Patches) && n > 0 {
-		how := "exactly"
+	if n := len(r.Apply); n > 0 {
+		how, failed := "exactly", 0
 		for _, a := range r.Apply {
-			if a.Class != "clean" {
+			switch a.Class {
+			case "clean":
+			case "offset":
 				how = "with offsets and no fuzz"
+			default:
+				if failed == 0 {
+					failed = a.Patch
+				}
 			}
 		}
-		say("%s applies to %s %s.", subject, tree(r), how)
+		switch {
+		case failed > 0 && many:
+			say("Patch %d of %d does not apply to %s.", failed, len(r.Series.Patches), tree(r))
+		case failed > 0:
+			say("The patch does not apply to %s.", tree(r))
+		case n == len(r.Series.Patches):
+			say("%s applies to %s %s.", subject, tree(r), how)
+		}
 	}
 	ok, total, fresh := 0, 0, 0
 	for _, b := range r.Builds {
