@@ -37,6 +37,8 @@ type conductor struct {
 // boot, so that an experiment that was interrupted can be read and gone on
 // with. The experiment is filled whatever the error.
 //
+// One that has come to its end by its own rule stays as it is.
+//
 // A *KernelError ends it with that error; so does a boot that fails three
 // times for other reasons. When ctx ends, Stop says so and ctx's error comes
 // back.
@@ -47,6 +49,10 @@ func Conduct(ctx context.Context, e *Experiment, b Booter, o Observer) error {
 
 func (c *conductor) run(ctx context.Context) error {
 	e := c.e
+	switch e.Stop.Reason {
+	case StopBoots, StopPrecision, StopClear, StopBudget, StopMax:
+		return nil // it has come to its end; going on would be another design
+	}
 	if e.Started.IsZero() {
 		e.Started = c.now()
 	}

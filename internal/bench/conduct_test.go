@@ -246,8 +246,13 @@ func TestConductFailures(t *testing.T) {
 	if err := simulate(context.Background(), again, s, nil); err != nil || len(again.Boots) != 10 || again.Design.Seed != 3 {
 		t.Errorf("%v, %d boots, seed %d", err, len(again.Boots), again.Design.Seed)
 	}
-	if _, err := Open(again.dir); err != nil {
-		t.Error(err)
+	done, err := Open(again.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What has come to its end stays as it is.
+	if err := simulate(context.Background(), done, s, nil); err != nil || len(done.Boots) != 10 || done.Stop.Reason != StopBoots || len(done.Looks) != 1 {
+		t.Errorf("%v, %d boots, %+v", err, len(done.Boots), done.Stop)
 	}
 }
 
@@ -361,5 +366,19 @@ func TestNoise(t *testing.T) {
 	h := hostAt(filepath.Join(dir, "proc"), filepath.Join(dir, "sys"), filepath.Join(dir, "os"))
 	if h.CPU != "A CPU" || h.MemMiB != 2000 || h.Virtual != "hypervisor" {
 		t.Errorf("%+v", h)
+	}
+}
+
+func BenchmarkAnalyse(b *testing.B) {
+	e := plan(b, "", Design{Seed: 3, Boots: 24, Runs: 3})
+	e.rounds = 0
+	s := &simulator{rnd: rand.New(rand.NewPCG(1, 1)), ios: 4000, bins: true}
+	if err := simulate(context.Background(), e, s, nil); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := Analyse(e); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -190,7 +190,7 @@ func (e *Experiment) Resume(dir string, old *Experiment) error {
 	if diff := e.other(old); diff != "" {
 		return fmt.Errorf("the experiment in %s cannot be gone on with: %s", old.dir, diff)
 	}
-	e.Design, e.Order, e.Looks, e.Started = old.Design, old.Order, old.Looks, old.Started
+	e.Design, e.Order, e.Looks, e.Started, e.Stop = old.Design, old.Order, old.Looks, old.Started, old.Stop
 	e.Boots, e.dir = old.Boots, dir
 	if dir == "" || dir == old.dir {
 		return nil
