@@ -19,6 +19,7 @@ import (
 	"patchcheck/checks"
 	"patchcheck/internal/cache"
 	"patchcheck/internal/host"
+	"patchcheck/internal/page"
 	"patchcheck/internal/report"
 	"patchcheck/internal/runfolder"
 	"patchcheck/internal/view"
@@ -157,6 +158,10 @@ func checkTable(t *testing.T, r *runfolder.Run) {
 		if n := inline[w.device]; w.many && n < 4000 || !w.many && n > 40 {
 			t.Errorf("%s: %d Sends inline", w.device, n)
 		}
+	}
+	p := page.Predict(r)
+	if len(p.Measured) == 0 || len(p.Findings) > 0 {
+		t.Errorf("the recorded sizes do not predict what was measured: %d points, %+v", len(p.Measured), p.Findings)
 	}
 }
 
