@@ -272,6 +272,9 @@ func (v *benchView) begin(e *bench.Experiment) {
 		arms = append(arms, x.Name)
 	}
 	fmt.Fprintf(v.w, "measure: %s; seed %d; %s\n", strings.Join(arms, " against "), e.Design.Seed, e.Design.Method())
+	if e.Design.Max < bench.DefaultBoots {
+		fmt.Fprintf(v.w, "measure: %d boots of each kernel cannot show a difference, only exact counts: at least %d are needed\n", e.Design.Max, bench.DefaultBoots)
+	}
 }
 
 func (v *benchView) Booting(p bench.Place, n, planned int) {
