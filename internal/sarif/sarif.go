@@ -91,8 +91,8 @@ type Suppression struct {
 // Notification is a trouble of the tool itself, which says nothing about what
 // was looked at.
 type Notification struct {
-	Level   string `json:"level"`
-	Message Text   `json:"message"`
+	Level     string     `json:"level"`
+	Message   Text       `json:"message"`
 	Locations []Location `json:"locations,omitempty"`
 }
 
