@@ -367,7 +367,10 @@ func (r *runner) describeMeasure(rec *measure.Experiment, img image.Image) {
 			rec.Versions["fio"] = pkg.Version
 		}
 	}
-	rec.Limits = slices.Concat(m.Limits, p.NotTested)
+	rec.Limits = slices.Clone(m.Limits)
+	for _, n := range p.NotTested {
+		rec.Limits = append(rec.Limits, "not measured: "+n)
+	}
 }
 
 // Jobs are a plan's jobs as the record keeps them.

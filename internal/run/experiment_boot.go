@@ -113,7 +113,8 @@ func (e *Experiment) work(ctx context.Context, s *session, k *guestKernel, c tes
 		return err
 	}
 	if e.record.Mount == "" {
-		e.record.Mount = a.Mounted
+		// Behind the options stand the transport's counters.
+		e.record.Mount, _, _ = strings.Cut(a.Mounted, " ")
 	}
 	for i := range d.Warmup + d.Runs {
 		for _, j := range p.Measure.Jobs {
