@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -24,10 +25,14 @@ func pidGroup(most int) (start []string, remove func()) {
 		return nil, remove
 	}
 	for _, root := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} {
-		// What killed runs left is empty, and goes.
+		// What killed runs left is empty, and goes; that of a living one may be
+		// empty as well, just before it is used.
 		old, _ := filepath.Glob(filepath.Join(root, "patchcheck-*"))
 		for _, d := range old {
-			os.Remove(d)
+			pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(d), "patchcheck-"), "-")
+			if _, err := os.Stat("/proc/" + pid); err != nil {
+				os.Remove(d)
+			}
 		}
 		dir := filepath.Join(root, fmt.Sprintf("patchcheck-%d-%d", os.Getpid(), pidGroups.Add(1)))
 		if os.Mkdir(dir, 0o755) != nil {
@@ -43,7 +48,7 @@ func pidGroup(most int) (start []string, remove func()) {
 			os.Remove(dir)
 			continue
 		}
-		return []string{"/bin/sh", "-c", `echo $$ > "$0" && exec "$@"`, filepath.Join(dir, "cgroup.procs")}, func() {
+		return []string{"/bin/sh", "-c", `(echo $$ > "$0") 2>/dev/null; exec "$@"`, filepath.Join(dir, "cgroup.procs")}, func() {
 			for range 50 { // its last processes are being reaped
 				if os.Remove(dir) == nil {
 					return
