@@ -16,13 +16,13 @@ import (
 // root, to whom the kernel does not apply RLIMIT_NPROC. It returns the words
 // that start a program in it, and what removes it. Both are empty for others,
 // and where control groups cannot be made, as in most containers; watch bounds
-// processes there too, if later.
+// processes there too, if later. hit tells whether a process was refused.
 //
 // (kernel Documentation/admin-guide/cgroup-v1/pids.rst and cgroup-v2.rst)
-func pidGroup(most int) (start []string, remove func()) {
-	remove = func() {}
+func pidGroup(most int) (start []string, hit func() bool, remove func()) {
+	hit, remove = func() bool { return false }, func() {}
 	if os.Geteuid() != 0 {
-		return nil, remove
+		return nil, hit, remove
 	}
 	for _, root := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} {
 		// What killed runs left is empty, and goes; that of a living one may be
@@ -48,16 +48,20 @@ func pidGroup(most int) (start []string, remove func()) {
 			os.Remove(dir)
 			continue
 		}
-		return []string{"/bin/sh", "-c", `(echo $$ > "$0") 2>/dev/null; exec "$@"`, filepath.Join(dir, "cgroup.procs")}, func() {
-			for range 50 { // its last processes are being reaped
-				if os.Remove(dir) == nil {
-					return
+		return []string{"/bin/sh", "-c", `(echo $$ > "$0") 2>/dev/null; exec "$@"`, filepath.Join(dir, "cgroup.procs")}, func() bool {
+				b, err := os.ReadFile(filepath.Join(dir, "pids.events"))
+				refused, ok := strings.CutPrefix(strings.TrimSpace(string(b)), "max ")
+				return err == nil && ok && refused != "0"
+			}, func() {
+				for range 50 { // its last processes are being reaped
+					if os.Remove(dir) == nil {
+						return
+					}
+					time.Sleep(10 * time.Millisecond)
 				}
-				time.Sleep(10 * time.Millisecond)
 			}
-		}
 	}
-	return nil, remove
+	return nil, hit, remove
 }
 
 var pidGroups atomic.Int64

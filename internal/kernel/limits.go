@@ -77,8 +77,9 @@ func (t limitedTee) Write(p []byte) (int, error) {
 // until done is closed, and calls over with a *LimitError.
 //
 // info gives bubblewrap's --info-fd; it is nil without a sandbox, and then only
-// the disk is watched.
-func watch(info io.Reader, rw []string, over context.CancelCauseFunc, done <-chan struct{}) {
+// the disk is watched. refused tells of processes that the kernel did not
+// allow.
+func watch(info io.Reader, rw []string, refused func() bool, over context.CancelCauseFunc, done <-chan struct{}) {
 	start := make([]unix.Statfs_t, len(rw))
 	ok := make([]bool, len(rw))
 	for i, d := range rw {
@@ -99,6 +100,10 @@ func watch(info io.Reader, rw []string, over context.CancelCauseFunc, done <-cha
 		case <-done:
 			return
 		case <-tick.C:
+		}
+		if refused() {
+			over(tooManyProcesses())
+			return
 		}
 		for i, d := range rw {
 			if !ok[i] {
@@ -133,6 +138,10 @@ func watch(info io.Reader, rw []string, over context.CancelCauseFunc, done <-cha
 		over(e)
 		return
 	}
+}
+
+func tooManyProcesses() *LimitError {
+	return &LimitError{What: fmt.Sprintf("ran more than %d processes at once", limits.procs)}
 }
 
 // diskOver judges one folder. Only when its file system lost as much as the

@@ -184,7 +184,7 @@ func (s Sandbox) run(ctx context.Context, ro, rw []string, env []string, c proc.
 		give("--info-fd", f)
 		ns = io.NewSectionReader(f, 0, 4<<10)
 	}
-	grouped, ungroup := pidGroup(2 * limits.procs)
+	grouped, refused, ungroup := pidGroup(2 * limits.procs)
 	defer ungroup()
 	c.Argv = append(grouped, inner.wrap(ro, rw, dir, env, c.Argv)...)
 	ctx, stop := context.WithCancelCause(ctx)
@@ -193,13 +193,16 @@ func (s Sandbox) run(ctx context.Context, ro, rw []string, env []string, c proc.
 	c.Stdout, c.Stderr = out.tee(c.Stdout), out.tee(c.Stderr)
 	done := make(chan struct{})
 	var watching sync.WaitGroup
-	watching.Go(func() { watch(ns, rw, stop, done) })
+	watching.Go(func() { watch(ns, rw, refused, stop, done) })
 	res, err := proc.Run(ctx, c)
 	close(done)
 	watching.Wait()
 	var over *LimitError
 	if errors.As(context.Cause(ctx), &over) {
 		return res, over
+	}
+	if refused() {
+		return res, tooManyProcesses()
 	}
 	return res, err
 }
