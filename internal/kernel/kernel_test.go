@@ -683,11 +683,16 @@ func TestResolveErrors(t *testing.T) {
 		{"git+", "", "expected git+URL#branch"},
 		{"git+--upload-pack=x#y", "", "expected git+URL#branch"},
 		{"git+ext::sh#y", "", "expected git+URL#branch"},
+		{"git+https://user:sesame@example.org/linux.git#y", "", "credential helper"},
+		{"git+https://sesame@example.org/linux.git", "", "credential helper"},
 	} {
 		_, err := Resolve(context.Background(), f.Cache, c.spec, TreeOptions{Base: c.base})
 		var te *TreeError
 		if !errors.As(err, &te) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", c.spec, err, c.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "sesame") {
+			t.Errorf("%s: the error tells a secret: %v", c.spec, err)
 		}
 	}
 }

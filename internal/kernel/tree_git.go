@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	neturl "net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -110,6 +111,13 @@ func resolveCommit(ctx context.Context, c *cache.Cache, repo, lineage string, op
 // resolveRemote keeps a partial clone of one branch in the cache.
 func resolveRemote(ctx context.Context, c *cache.Cache, spec string, opt TreeOptions) (*Tree, error) {
 	url, branch, _ := strings.Cut(spec, "#")
+	if u, err := neturl.Parse(url); err == nil && u.User != nil {
+		// It would be kept in the run folder and in the repository's config.
+		if _, secret := u.User.Password(); secret || u.Scheme == "http" || u.Scheme == "https" {
+			u.User = nil
+			return nil, &TreeError{Spec: "git+" + u.String(), Msg: "the URL has a user name or password in it; leave it out and let git ask its credential helper (gitcredentials(7))"}
+		}
+	}
 	if branch == "" {
 		branch = "HEAD"
 	}

@@ -27,7 +27,7 @@ type caller interface {
 }
 
 // Rules of the guest's steps.
-var Rules = []checks.Rule{ruleContents, ruleStep, ruleHang, ruleDied, ruleSlowCall, ruleBoot, ruleMemory, ruleTime, ruleTransport, ruleLeft, ruleInfra, ruleApply, ruleBuild, ruleBaseBuild, ruleConfig, ruleQuarantine, ruleQuarantineOver}
+var Rules = []checks.Rule{ruleContents, ruleStep, ruleHang, ruleDied, ruleSlowCall, ruleBoot, ruleMemory, ruleTime, ruleTransport, ruleLeft, ruleLogCut, ruleInfra, ruleApply, ruleBuild, ruleBaseBuild, ruleConfig, ruleQuarantine, ruleQuarantineOver}
 
 var (
 	ruleContents = checks.Rule{ID: "contents.differ", Severity: checks.Error,
@@ -65,6 +65,10 @@ var (
 		Title:  "a closed connection left RDMA resources behind",
 		Source: "rdma resource show (rdma-resource(8)), before the mount and after the umount",
 		Fix:    "a reference is not dropped, or a queue pair not destroyed"}
+	ruleLogCut = checks.Rule{ID: "guest.log-cut", Severity: checks.Note,
+		Title:  "the console's log in the run folder is not whole",
+		Source: "the guest's console; what was shown was judged all the same",
+		Fix:    "a kernel that floods its console, or a full disk"}
 	ruleInfra = checks.Rule{ID: "infra", Severity: checks.Error,
 		Title:  "patchcheck, the host or the guest image failed; this says nothing about the series",
 		Source: "-", Fix: "see the message; patchcheck doctor checks the host"}

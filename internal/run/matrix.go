@@ -251,6 +251,9 @@ func (m *matrix) consoleFindings(s *session, c testplans.Cell, a *runfolder.Atte
 		}
 	}
 	var found []checks.Finding
+	if err := s.g.ConsoleErr(); err != nil {
+		found = append(found, ruleLogCut.New(checks.Where{Cell: c.ID()}, "the console's log was cut: %v", err))
+	}
 	for _, f := range console.Findings(late) {
 		f.Where.Cell = c.ID()
 		if gates(f) {
