@@ -138,7 +138,7 @@ func Resolve(ctx context.Context, c *cache.Cache, spec string, opt TreeOptions) 
 		if !errors.As(err, &te) {
 			return nil, &TreeError{Spec: spec, Msg: "cannot be used", Err: err}
 		}
-		te.Spec = spec
+		te.Spec = withoutUser(spec)
 		return nil, err
 	}
 	t.Spec, t.cache, t.dirOnce = spec, c, new(sync.Once)

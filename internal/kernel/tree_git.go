@@ -108,15 +108,33 @@ func resolveCommit(ctx context.Context, c *cache.Cache, repo, lineage string, op
 	return t, nil
 }
 
+// hasSecret reports whether a URL carries credentials. The user name of ssh is
+// none; over HTTP it may be a token.
+func hasSecret(url string) bool {
+	u, err := neturl.Parse(url)
+	if err != nil || u.User == nil {
+		return false
+	}
+	_, password := u.User.Password()
+	return password || u.Scheme == "http" || u.Scheme == "https"
+}
+
+// withoutUser is a tree's spec as it may be shown.
+func withoutUser(spec string) string {
+	url, ok := strings.CutPrefix(spec, "git+")
+	if u, err := neturl.Parse(url); ok && err == nil && hasSecret(url) {
+		u.User = nil
+		return "git+" + u.String()
+	}
+	return spec
+}
+
 // resolveRemote keeps a partial clone of one branch in the cache.
 func resolveRemote(ctx context.Context, c *cache.Cache, spec string, opt TreeOptions) (*Tree, error) {
 	url, branch, _ := strings.Cut(spec, "#")
-	if u, err := neturl.Parse(url); err == nil && u.User != nil {
+	if hasSecret(url) {
 		// It would be kept in the run folder and in the repository's config.
-		if _, secret := u.User.Password(); secret || u.Scheme == "http" || u.Scheme == "https" {
-			u.User = nil
-			return nil, &TreeError{Spec: "git+" + u.String(), Msg: "the URL has a user name or password in it; leave it out and let git ask its credential helper (gitcredentials(7))"}
-		}
+		return nil, &TreeError{Spec: withoutUser(spec), Msg: "the URL has a user name or password in it; leave it out and let git ask its credential helper (gitcredentials(7))"}
 	}
 	if branch == "" {
 		branch = "HEAD"
