@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -159,7 +160,9 @@ func TestPrivateObjects(t *testing.T) {
 		// Nothing but this very state ran there since.
 		{next(edited), ""},
 	} {
-		if c.got != c.want {
+		got := strings.Fields(c.got)
+		slices.Sort(got) // two of them are compiled at a time
+		if strings.Join(got, " ") != c.want {
 			t.Errorf("step %d compiled %q, want %q", i, c.got, c.want)
 		}
 	}
