@@ -818,7 +818,7 @@ func TestHostileMakefile(t *testing.T) {
 		}
 	}
 	// A link instead of the image.
-	mk := mapOverlay{"Makefile": strings.Replace(readFile(t, filepath.Join(f.dir, "Makefile")), "echo map > System.map", "ln -sf "+secret+" $@", 1)}
+	mk := mapOverlay{"Makefile": strings.Replace(readFile(t, filepath.Join(f.dir, "Makefile")), "echo map > System.map && mv $@.new $@", "ln -sf "+secret+" $@", 1)}
 	_, err := f.Kernel(context.Background(), f.request(t, Patched, mk))
 	if err == nil {
 		t.Error("a link in place of the image was accepted")
