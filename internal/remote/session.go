@@ -34,6 +34,17 @@ type undo struct {
 	argv []string
 }
 
+func (u undo) do(ctx context.Context) error {
+	_, err := u.h.Root(ctx, "", u.argv...)
+	return err
+}
+
+// What is busy is tried again this often; no event tells when it no longer is.
+const (
+	busyTries = 20
+	busyPause = 300 * time.Millisecond
+)
+
 // open exports a tmpfs of the plan's size from the server to the client alone,
 // and mounts it there. address is the server's on the fabric.
 func open(ctx context.Context, server, client *Host, p *testplans.Plan, address string) (_ *session, err error) {
@@ -86,6 +97,10 @@ func open(ctx context.Context, server, client *Host, p *testplans.Plan, address 
 		at = "[" + from[1] + "]:" + export
 	}
 	id := fmt.Sprintf("fsid=%d", 0x70630000+time.Now().UnixNano()%0x10000)
+	// The server keeps files of an NFSv3 export open for a while; a flush of
+	// the export table makes it close them (exportfs(8) -f). Clients of other
+	// exports are looked up again, no more.
+	s.undo = append(s.undo, undo{server, []string{"exportfs", "-f"}})
 	if err := step(server, []string{"exportfs", "-u", at}, "exportfs", "-o", "rw,no_root_squash,insecure,no_subtree_check,"+id, at); err != nil {
 		return s, err
 	}
@@ -146,7 +161,19 @@ func (s *session) close() error {
 	defer cancel()
 	var errs []error
 	for _, u := range slices.Backward(s.undo) {
-		if _, err := u.h.Root(ctx, "", u.argv...); err != nil {
+		err := u.do(ctx)
+		for try := 0; err != nil && try < busyTries && strings.Contains(err.Error(), "busy"); try++ {
+			// A server lets go of an export a moment after exportfs says so.
+			select {
+			case <-time.After(busyPause):
+			case <-ctx.Done():
+			}
+			if u.h == s.server {
+				undo{u.h, []string{"exportfs", "-f"}}.do(ctx) // what it says is of no use; the next try tells
+			}
+			err = u.do(ctx)
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("left behind: %w", err))
 		}
 	}
