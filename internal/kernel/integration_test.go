@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -141,7 +142,9 @@ func TestPatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("compiled %q in %v", ka.Objects, ka.Elapsed)
-	if len(ka.Objects) > 8 || ka.Objects[0] != obj {
+	// Where the workspace holds another base, what tells the two apart is
+	// compiled, too, but no more for the second version than for the first.
+	if !slices.Contains(ka.Objects, obj) || len(ka.Objects) > len(kp.Objects) {
 		t.Errorf("%q were compiled for one source file", ka.Objects)
 	}
 	led, err := kp.Ledger()

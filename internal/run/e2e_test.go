@@ -46,6 +46,9 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		e2eCache = root
+		if os.Getenv(bedEnv) != "" {
+			return m.Run() // a child that is there to be killed; it needs no guest
+		}
 		if pk, other := host.Missing(host.Check(root)); len(pk)+len(other) > 0 {
 			fmt.Fprintf(os.Stderr, "this host lacks %v %v: run  make deps\n", pk, other)
 			return 1
