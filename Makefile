@@ -79,7 +79,7 @@ MUTANTS_PLANS ?= default,variants
 mutants: build
 	$(BIN)/patchcheck run --build-only --tree $(TREE)
 	MUTANTS='$(MUTANTS)' MUTANTS_PLANS='$(MUTANTS_PLANS)' \
-	$(GO) test -tags mutants -count=1 -timeout 180m -run '^TestMutants$$' ./internal/run
+	$(GO) test -tags mutants -v -count=1 -timeout 180m -run '^TestMutants$$' ./internal/run
 
 # One of each kind, as many as fit into a test run.
 SAMPLE := ^(warning-other-file|limit-off-by-one|server-file-cleared|null-on-disconnect|leak-per-reply|harmless-comment)$$
