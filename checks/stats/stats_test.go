@@ -118,4 +118,10 @@ func TestExcludedRate(t *testing.T) {
 	if ExcludedRate(0, 0.95) != 1 {
 		t.Error("none")
 	}
+	// The rule of three: about 3/n, exactly 1 - 0.05^(1/n).
+	for n, want := range map[int]float64{1: 0.95, 10: 0.2589, 30: 0.0950} {
+		if got := ExcludedRate(n, 0.95); got < want-0.001 || got > want+0.001 {
+			t.Errorf("%d passes: %.4f, want %.4f", n, got, want)
+		}
+	}
 }

@@ -285,15 +285,6 @@ func TestMissingParts(t *testing.T) {
 	}
 }
 
-func TestExcluded(t *testing.T) {
-	// The rule of three: about 3/n, exactly 1 - 0.05^(1/n).
-	for n, want := range map[int]float64{1: 0.95, 10: 0.2589, 30: 0.0950} {
-		if got := excluded(n); got < want-0.001 || got > want+0.001 {
-			t.Errorf("%d passes: %.4f, want %.4f", n, got, want)
-		}
-	}
-}
-
 func TestVerdict(t *testing.T) {
 	cell := func(v checks.Verdict, token string) *runfolder.Cell {
 		return &runfolder.Cell{ID: fmt.Sprint(v), Verdict: v, Attempts: []runfolder.Attempt{{Token: token}}}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"patchcheck/checks"
+	"patchcheck/checks/stats"
 	"patchcheck/internal/cache"
 	"patchcheck/internal/proc"
 	"patchcheck/internal/runfolder"
@@ -214,7 +215,7 @@ func (r *runner) matrix(ctx context.Context, kernels map[string]*guestKernel) er
 		status = view.Failed
 	}
 	if n := r.rec.Passes; n > 1 && pass == len(r.rec.Cells) {
-		detail += fmt.Sprintf("; %d clean passes exclude a failure rate above %.1f %% per pass (95 %%)", n, 100*excluded(n))
+		detail += fmt.Sprintf("; %d clean passes exclude a failure rate above %.1f %% per pass (95 %%)", n, 100*stats.ExcludedRate(n, 0.95))
 	}
 	s.End(status, "%s", detail)
 	return nil
@@ -292,25 +293,6 @@ func (r *runner) verdict() {
 		v, why = worst(v, checks.Skip), append(why, "every cell is in quarantine")
 	}
 	r.rec.Verdict, r.rec.Reason = v, strings.Join(why, ", ")
-}
-
-// excluded is the failure rate that n passes without a failure exclude with
-// 95 % confidence: the p of (1-p)^n = 0.05.
-func excluded(n int) float64 {
-	lo, hi := 0.0, 1.0
-	for range 60 {
-		mid := (lo + hi) / 2
-		q := 1.0
-		for range n {
-			q *= 1 - mid
-		}
-		if q > 0.05 {
-			lo = mid
-		} else {
-			hi = mid
-		}
-	}
-	return hi
 }
 
 func packages(img image.Image) map[string]string {
