@@ -98,6 +98,26 @@ const (
 	Skip      Verdict = "SKIP"       // not run, with a reason
 )
 
+// Sign is the mark that stands beside a verdict's word on a page, so that it is
+// never told by colour alone; "" for what is no verdict.
+func (v Verdict) Sign() string {
+	switch v {
+	case Pass:
+		return "✓"
+	case Fail:
+		return "✗"
+	case BaseFails:
+		return "◑"
+	case Unstable:
+		return "≈"
+	case Infra:
+		return "!"
+	case Skip:
+		return "–"
+	}
+	return ""
+}
+
 // Gates reports whether the finding alone keeps a run from passing: an error,
 // or a warning that the series brings into a build that had none of it.
 func (f Finding) Gates() bool {

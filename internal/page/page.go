@@ -109,21 +109,8 @@ type verdict struct {
 }
 
 func verdictOf(v checks.Verdict) verdict {
-	out := verdict{Word: string(v), Class: strings.ToLower(string(v))}
-	switch v {
-	case checks.Pass:
-		out.Sign = "✓"
-	case checks.Fail:
-		out.Sign = "✗"
-	case checks.BaseFails:
-		out.Sign = "◑"
-	case checks.Unstable:
-		out.Sign = "≈"
-	case checks.Infra:
-		out.Sign = "!"
-	case checks.Skip:
-		out.Sign = "–"
-	default:
+	out := verdict{Word: string(v), Sign: v.Sign(), Class: strings.ToLower(string(v))}
+	if out.Sign == "" {
 		out = verdict{Word: "UNFINISHED", Sign: "…", Class: "skip"}
 		if v != "" {
 			out.Word = string(v)
@@ -153,11 +140,7 @@ func build(r *runfolder.Run, o Options) *view {
 			v.Facts = append(v.Facts, fact{l.Label, clean(l.Text)})
 		}
 	}
-	if len(r.Cells) == 0 && len(r.Builds) > 0 {
-		v.NotRun = append(v.NotRun, "boot and workload (build only)")
-	}
-	v.NotRun = append(v.NotRun, r.NotRun...)
-	v.NotRun = append(v.NotRun, r.Plan.NotTested...)
+	v.NotRun = report.NotRun(r)
 	cmds := recordedCommands(r)
 	consoles := map[string]string{}
 	ids := map[string]bool{}

@@ -408,19 +408,23 @@ func cellValue(col testplans.Column, cells []*runfolder.Cell) string {
 }
 
 func (p *Report) notRun() {
+	if out := NotRun(p.run); len(out) > 0 {
+		p.Below = append(p.Below, Line{Label: "not run", Text: strings.Join(out, "; ")})
+	}
+}
+
+// NotRun lists what a run did not do and what its plan cannot test.
+func NotRun(r *runfolder.Run) []string {
 	var out []string
-	if len(p.run.Cells) == 0 && len(p.run.Builds) > 0 {
+	if len(r.Cells) == 0 && len(r.Builds) > 0 {
 		what := "boot and workload"
-		if p.run.Verdict == checks.Pass {
+		if r.Verdict == checks.Pass {
 			what += " (build only)"
 		}
 		out = append(out, what)
 	}
-	out = append(out, p.run.NotRun...)
-	out = append(out, p.run.Plan.NotTested...)
-	if len(out) > 0 {
-		p.Below = append(p.Below, Line{Label: "not run", Text: strings.Join(out, "; ")})
-	}
+	out = append(out, r.NotRun...)
+	return append(out, r.Plan.NotTested...)
 }
 
 func plural(n int, one, many string) string {

@@ -65,26 +65,13 @@ const fewCells = 40
 type mark struct{ Word, Sign, Class string }
 
 func markOf(v checks.Verdict) mark {
-	m := mark{Word: string(v), Class: strings.ToLower(string(v))}
-	switch v {
-	case checks.Pass:
-		m.Sign = "✓"
-	case checks.Fail:
-		m.Sign = "✗"
-	case checks.BaseFails:
-		m.Sign = "◑"
-	case checks.Unstable:
-		m.Sign = "≈"
-	case checks.Infra:
-		m.Sign = "!"
-	case checks.Skip:
-		m.Sign = "–"
-	case "":
-		m = mark{"no answer", "…", "skip"}
-	default:
-		m = mark{clean(string(v)), "?", "skip"}
+	switch sign := v.Sign(); {
+	case sign != "":
+		return mark{string(v), sign, strings.ToLower(string(v))}
+	case v == "":
+		return mark{"no answer", "…", "skip"}
 	}
-	return m
+	return mark{clean(string(v)), "?", "skip"}
 }
 
 // Options of pages.
