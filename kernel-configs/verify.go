@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"sort"
 	"strconv"
 	"strings"
 )
@@ -87,31 +86,4 @@ func plural(n int, one, many string) string {
 		return one
 	}
 	return many
-}
-
-// Difference lists the symbols that two configurations set differently, as
-// "NAME=a -> b", sorted. Symbols that describe the compiler are left out.
-func Difference(a, b Config) []string {
-	names := map[string]bool{}
-	for n := range a {
-		names[n] = true
-	}
-	for n := range b {
-		names[n] = true
-	}
-	var out []string
-	for n := range names {
-		va, vb := a[n], b[n]
-		if va == "" {
-			va = "n"
-		}
-		if vb == "" {
-			vb = "n"
-		}
-		if va != vb {
-			out = append(out, n+"="+va+" -> "+vb)
-		}
-	}
-	sort.Strings(out)
-	return out
 }

@@ -87,19 +87,6 @@ func seriesOf(in *input, sources []string, opts LoadOptions) ([]*Series, error) 
 	return all, nil
 }
 
-// ReadMails decodes every mail of the sources without making series of them.
-func ReadMails(ctx context.Context, sources []string, opts LoadOptions) ([]*mail.Message, error) {
-	in, err := readSources(ctx, sources, opts)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]*mail.Message, len(in.items))
-	for i, it := range in.items {
-		out[i] = it.m
-	}
-	return out, nil
-}
-
 // choose picks the series that Load returns.
 func choose(all []*Series, sources []string, opts LoadOptions) (*Series, error) {
 	if len(all) == 1 {

@@ -98,17 +98,6 @@ func rankLimit(na, nb int, alpha float64) int {
 	return u
 }
 
-// LeastRankP is the smallest p value that the rank test can give without ties.
-func LeastRankP(na, nb int) float64 {
-	if na < 1 || nb < 1 {
-		return 1
-	}
-	a, _ := math.Lgamma(float64(na + 1))
-	b, _ := math.Lgamma(float64(nb + 1))
-	c, _ := math.Lgamma(float64(na + nb + 1))
-	return math.Min(1, 2*math.Exp(a+b-c))
-}
-
 // rankShift is the shift of b at which at most limit pairs have a above b.
 func rankShift(a, b []float64, limit int) float64 {
 	ds := make([]float64, 0, len(a)*len(b))

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"patchcheck/internal/cache"
 )
@@ -102,10 +101,4 @@ func Clean(c *cache.Cache, drop func(Part) bool) (freed int64, err error) {
 		}
 	}
 	return freed, err
-}
-
-// UnusedFor is a rule for Clean: parts not used for that long.
-func UnusedFor(d time.Duration) func(Part) bool {
-	limit := time.Now().Add(-d).Unix()
-	return func(p Part) bool { return p.Used < limit }
 }

@@ -174,9 +174,6 @@ func (e *RemoteExperiment) Record() *measure.Experiment { return e.b.Record }
 // Folder is the run folder's path.
 func (e *RemoteExperiment) Folder() string { return e.r.rec.Dir() }
 
-// Run is the run folder.
-func (e *RemoteExperiment) Run() *runfolder.Run { return e.r.rec }
-
 // Look says what the machines are and what they lack (*remote.MissingError);
 // it changes nothing there.
 func (e *RemoteExperiment) Look(ctx context.Context) (server, client remote.Facts, err error) {

@@ -49,9 +49,6 @@ func Names() []string {
 	return names
 }
 
-// Companions returns the names of the companions only.
-func Companions() []string { return named(companion) }
-
 // Companion returns the patches of the named companion in the order in which
 // they are applied, each as one mail in git format-patch form. The error names
 // the companions there are.

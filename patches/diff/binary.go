@@ -112,16 +112,3 @@ func (b *binaryPatch) apply(old []byte) ([]byte, error) {
 	}
 	return out.Bytes(), nil
 }
-
-// revert makes the old content from the new one, when the patch has the data.
-func (b *binaryPatch) revert(cur []byte) ([]byte, error) {
-	if b.file.ReverseBinaryFragment == nil {
-		return nil, errors.New("the binary patch has no data for the way back")
-	}
-	var out bytes.Buffer
-	f := &gitdiff.File{IsBinary: true, BinaryFragment: b.file.ReverseBinaryFragment}
-	if err := gitdiff.Apply(&out, bytes.NewReader(cur), f, gitdiff.WithMaxBinaryFragmentBytes(maxBinary)); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
-}
