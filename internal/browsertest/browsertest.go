@@ -151,7 +151,11 @@ func (p *Page) listen(ev any) {
 	case *network.EventRequestWillBeSent:
 		p.asked = append(p.asked, e.Request.URL)
 	case *network.EventLoadingFailed:
-		p.failed = append(p.failed, e.ErrorText)
+		// What the page gave up itself did not fail: an event source that it
+		// closed at the end of the events, for one.
+		if !e.Canceled || e.BlockedReason != "" {
+			p.failed = append(p.failed, e.ErrorText)
+		}
 	}
 }
 
