@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"patchcheck/checks/console"
+	"patchcheck/checks/guestlog"
+	"patchcheck/patches/mail"
+)
+
+func (a *app) consoleCmd() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "console FILE",
+		Short: "Find crashes in a console log",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := a.read(args[0])
+			if err != nil {
+				return err
+			}
+			rep, err := console.Parse(bytes.NewReader(text), console.Options{})
+			if err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			ds, err := guestlog.Scan(bytes.NewReader(text))
+			if err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			if asJSON {
+				return a.print(struct {
+					console.Report
+					Diagnoses []guestlog.Diagnosis `json:"diagnoses,omitempty"`
+				}{rep, ds})
+			}
+			for _, d := range ds {
+				fmt.Fprintf(a.stdout, "%s: line %d: %s [%s]\n", d.Class, d.Line, mail.Printable(d.Message), d.ID)
+			}
+			for _, f := range console.Findings(rep) {
+				fmt.Fprintf(a.stdout, "%s: line %d: %s [%s]\n", f.Severity, f.Where.Line, mail.Printable(f.Message), f.ID)
+				for i, l := range f.Evidence {
+					if i == 20 {
+						fmt.Fprintf(a.stdout, "    ... %d more lines\n", len(f.Evidence)-i)
+						break
+					}
+					fmt.Fprintf(a.stdout, "    %s\n", mail.Printable(l))
+				}
+			}
+			if rep.Crash {
+				return &exitError{code: exitFindings}
+			}
+			fmt.Fprintf(a.stdout, "no crash in %d lines\n", rep.Lines)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
+	return cmd
+}
