@@ -36,6 +36,12 @@ var sources = map[Class]struct{ title, source, fix string }{
 	Fuzzer:      {"syzkaller failed, not the kernel", "pkg/report of syzkaller", "check the fuzzer's set-up"},
 }
 
+// Rules that say what the log cannot prove, and nothing about the kernel.
+const (
+	Truncated = "console.truncated"
+	Dropped   = "console.dropped"
+)
+
 // Rules are the findings that this package can make.
 var Rules = func() []checks.Rule {
 	var rs []checks.Rule
@@ -48,9 +54,8 @@ var Rules = func() []checks.Rule {
 	}
 	rs = append(rs,
 		checks.Rule{ID: "console.consequence", Severity: checks.Note, Title: "a report that an earlier one probably caused", Source: "kernel taint and order of the reports", Fix: "look at the first report"},
-		checks.Rule{ID: "console.truncated", Severity: checks.Warning, Title: "the console log ends within a report", Source: "no end mark and no stack trace", Fix: "let the guest live a few seconds longer after the first line of a report"},
-		checks.Rule{ID: "console.dropped", Severity: checks.Warning, Title: "the console lost kernel messages", Source: "kernel/printk/printk.c", Fix: "read dmesg of the guest too, raise log_buf_len, or log less"},
-		checks.Rule{ID: "console.oom", Severity: checks.Warning, Title: "the guest ran out of memory", Source: "mm/oom_kill.c", Fix: "give the guest more memory; this says nothing about the series"},
+		checks.Rule{ID: Truncated, Severity: checks.Warning, Title: "the console log ends within a report", Source: "no end mark and no stack trace", Fix: "let the guest live a few seconds longer after the first line of a report"},
+		checks.Rule{ID: Dropped, Severity: checks.Warning, Title: "the console lost kernel messages", Source: "kernel/printk/printk.c", Fix: "read dmesg of the guest too, raise log_buf_len, or log less"},
 		checks.Rule{ID: "console.test-fail", Severity: checks.Error, Title: "a KUnit test of the kernel failed", Source: "Documentation/dev-tools/ktap.rst", Fix: "the lines before \"not ok\" say what was expected"},
 		checks.Rule{ID: "console.boot-fail", Severity: checks.Error, Title: "the guest did not reach its init", Source: "init/main.c, init/do_mounts.c", Fix: "see the reason"},
 	)
@@ -95,20 +100,15 @@ func Findings(r Report) []checks.Finding {
 		out = append(out, f)
 	}
 	if r.Truncated {
-		out = append(out, rule("console.truncated").New(checks.Where{Line: r.Lines}, "the log ends within a report, after %d lines", r.Lines))
+		out = append(out, rule(Truncated).New(checks.Where{Line: r.Lines}, "the log ends within a report, after %d lines", r.Lines))
 	}
 	if r.BootFail != "" {
 		out = append(out, rule("console.boot-fail").New(checks.Where{}, "BOOT_FAIL: %s", r.BootFail))
 	}
 	if r.Dropped > 0 {
-		out = append(out, rule("console.dropped").New(checks.Where{}, "%d printk messages never reached the console: a report may be missing", r.Dropped))
+		out = append(out, rule(Dropped).New(checks.Where{}, "%d printk messages never reached the console: a report may be missing", r.Dropped))
 	}
 	for _, e := range r.Events {
-		if e.Kind == KindOOM {
-			f := rule("console.oom").New(checks.Where{Line: e.Line}, "GUEST_OOM: the kernel killed a task for lack of memory")
-			f.Evidence = []string{e.Text}
-			out = append(out, f)
-		}
 		if e.Kind == KindTestFail {
 			f := rule("console.test-fail").New(checks.Where{Line: e.Line}, "%d KUnit results are \"not ok\"", e.Count)
 			f.Evidence = []string{e.Text}

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -30,7 +31,6 @@ const (
 	Stall      Class = "NFS_STALL"       // the server did not answer for long
 	GuestOOM   Class = "GUEST_OOM"       // too little memory in the guest
 	GuestFull  Class = "GUEST_FULL"      // no space in the guest
-	BootFail   Class = "BOOT_FAIL"       // the guest did not reach its init
 	Harness    Class = "HARNESS_ERROR"   // QEMU could not be started as asked
 	Accel      Class = "ACCEL_BROKEN"    // hardware virtualisation does not work here
 	ClockSkew  Class = "CLOCK_SKEW"      // host and guest disagree on the time
@@ -152,8 +152,6 @@ var patterns = []pattern{
 		msg: "the guest's kernel lacks the file system 9p, on which its tools are", hint: "set CONFIG_NET_9P, CONFIG_NET_9P_VIRTIO and CONFIG_9P_FS", source: "fs/9p/Kconfig, net/9p/Kconfig"},
 	{id: "guest.filesystem", needle: "unknown filesystem type", re: re(`unknown filesystem type '([^9']\w*|9[^p']\w*)'`), class: Setup,
 		msg: "the guest's kernel lacks the file system {1}", source: "mount(8)"},
-	{id: "guest.boot-fail", needle: "Kernel panic - not syncing: ", re: re(`Kernel panic - not syncing: (VFS: Unable to mount root fs.*|Requested init .* failed.*|No working init found.*|Attempted to kill init!.*)`), class: BootFail,
-		msg: "the guest did not come up: {1}", hint: "the lines before it say why", source: "init/main.c, kernel/exit.c"},
 
 	// mm/oom_kill.c, fs
 	{id: "guest.oom", needle: "ut of memory", re: re(`(?:Out of memory|Memory cgroup out of memory): Kill(?:ed)? process \d+ \(([^)]*)\)`), class: GuestOOM,
@@ -201,6 +199,9 @@ type Scanner struct {
 	byKey map[string]*Diagnosis
 	order []*Diagnosis
 	last  float64
+	mount []string // lines of mount.nfs that stand together
+	// mountLine is the first of them.
+	mountLine int
 }
 
 // NewScanner makes an empty scanner.
@@ -226,6 +227,7 @@ func (s *Scanner) Line(l string) {
 	if typed(l) {
 		return
 	}
+	s.mounting(l)
 	for i := range patterns {
 		p := &patterns[i]
 		if p.needle != "" && !strings.Contains(l, p.needle) {
@@ -244,6 +246,47 @@ func (s *Scanner) Line(l string) {
 		}
 		s.add(p, m, l)
 	}
+}
+
+// mountRE is a line of mount.nfs; its messages often take several.
+var mountRE = regexp.MustCompile(`^mount(?:\.nfs4?)?: `)
+
+// maxMount bounds the lines kept of one failed mount.
+const maxMount = 50
+
+// mounting collects what mount.nfs said in one go.
+func (s *Scanner) mounting(l string) {
+	if !mountRE.MatchString(l) {
+		s.mounted()
+		return
+	}
+	if s.mount == nil {
+		s.mountLine = s.no
+	}
+	if len(s.mount) < maxMount {
+		s.mount = append(s.mount, l)
+	}
+}
+
+// mounted names why the mount failed, as far as words alone tell; mount(8)
+// itself is left to the patterns.
+func (s *Scanner) mounted() {
+	said := strings.Join(s.mount, "\n")
+	s.mount = nil
+	if !strings.Contains(said, "mount.nfs") {
+		return
+	}
+	d, ok := DiagnoseMount(MountTry{Output: said})
+	if !ok || d.ID != "guest.mount" && s.has(d.ID) {
+		return // a pattern has it
+	}
+	d.Line = s.mountLine
+	s.record(&d)
+}
+
+// has tells whether a diagnosis was made.
+func (s *Scanner) has(id string) bool {
+	return slices.ContainsFunc(s.order, func(d *Diagnosis) bool { return d.ID == id })
 }
 
 // typed tells whether the line is a command at a prompt, which may hold any
@@ -267,25 +310,29 @@ func (s *Scanner) add(p *pattern, m []string, l string) {
 		msg = strings.ReplaceAll(msg, h, clean(m[i]))
 		hint = strings.ReplaceAll(hint, h, clean(m[i]))
 	}
-	key := p.id + "\x00" + msg
-	if d := s.byKey[key]; d != nil {
-		d.Count++
-		d.LastLine = s.no
-		if d.Over { // it began again
-			d.Over, d.since = false, s.last
-		}
-		return
-	}
-	if len(s.order) >= maxDiagnoses {
-		return
-	}
 	d := &Diagnosis{ID: p.id, Class: p.class, Message: msg, Hint: hint, Count: 1, Line: s.no, Evidence: []string{clean(l)}, since: s.last}
 	if p.id == "guest.nfsd-grace" {
 		n, err := strconv.Atoi(m[1])
 		d.Note = err == nil && n <= shortGrace
 	}
-	s.byKey[key] = d
-	s.order = append(s.order, d)
+	s.record(d)
+}
+
+// record keeps a diagnosis, or counts one more of its kind.
+func (s *Scanner) record(d *Diagnosis) {
+	key := d.ID + "\x00" + d.Message
+	if old := s.byKey[key]; old != nil {
+		old.Count++
+		old.LastLine = d.Line
+		if old.Over { // it began again
+			old.Over, old.since = false, s.last
+		}
+		return
+	}
+	if len(s.order) < maxDiagnoses {
+		s.byKey[key] = d
+		s.order = append(s.order, d)
+	}
 }
 
 func (s *Scanner) end(id string, m []string) {
@@ -306,9 +353,13 @@ func (s *Scanner) end(id string, m []string) {
 // Diagnoses returns what was found, in order of first appearance. Conditions
 // that did not end have run up to the last time stamp seen.
 func (s *Scanner) Diagnoses() []Diagnosis {
+	s.mounted()
 	var out []Diagnosis
 	for _, d := range s.order {
 		c := *d
+		if c.ID == "guest.oom-invoked" && s.has("guest.oom") {
+			continue // how the kill that is told of began
+		}
 		if !c.Over && c.since > 0 && s.last > c.since && (c.ID == "guest.nfsd-grace" || c.ID == "guest.nfs-not-responding") {
 			c.Seconds += s.last - c.since
 		}

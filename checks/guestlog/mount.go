@@ -12,9 +12,6 @@ import (
 var moreRules = []checks.Rule{
 	{ID: "guest.mount", Severity: checks.Error, Title: "an NFS mount was refused", Source: "nfs-utils, mount.nfs(8), nfs(5)", Fix: "see the reason"},
 	{ID: "guest.portlist", Severity: checks.Error, Title: "nfsd does not listen where the client will ask", Source: "/proc/fs/nfsd/portlist, fs/nfsd/nfsctl.c", Fix: "write \"rdma 20049\" to /proc/fs/nfsd/portlist after the threads started"},
-	{ID: "guest.idmap-owner", Severity: checks.Error, Title: "files show the wrong owner", Source: "idmapd(8), Documentation/admin-guide/nfs/nfs-idmapper.rst", Fix: "start idmapd after the host's name is set, on both ends in one domain"},
-	{ID: "guest.clock", Severity: checks.Warning, Title: "the guest's clock differs from the host's", Source: "own measurement", Fix: "take durations from monotonic clocks"},
-	{ID: "guest.config", Severity: checks.Error, Title: "the kernel's config lacks what the guest needs", Source: ".config", Fix: "add the symbols to the config fragment"},
 }
 
 // MountTry is what is known about a mount that failed. Facts that were not
@@ -22,7 +19,7 @@ var moreRules = []checks.Rule{
 type MountTry struct {
 	Output         string   // what mount.nfs printed
 	Version        string   // "3", "4.0", "4.1", "4.2"
-	Proto          string   // "rdma", "tcp"
+	Proto          string   // "rdma", "tcp"; "" not known
 	Port           int      // asked for, 0 default
 	ClientModule   *bool    // the client's transport (xprtrdma) is loaded or built in
 	Portlist       []string // lines of the server's /proc/fs/nfsd/portlist; nil not read
@@ -81,7 +78,7 @@ func DiagnoseMount(t MountTry) (d Diagnosis, ok bool) {
 		switch unread := unread(t); {
 		case unread != "":
 			d.Message = "the mount was refused before a packet was sent, and the cause cannot be told: not read: " + unread
-			d.Hint = "read these three: client module, server portlist, server versions"
+			d.Hint = "look there: on the client, lsmod | grep rpcrdma; on the server, cat /proc/fs/nfsd/portlist /proc/fs/nfsd/versions"
 		default:
 			d.Class = Transport
 			d.Message = fmt.Sprintf("client module, server portlist and versions allow %s over %s, yet the mount was refused", version(t), t.Proto)
@@ -119,7 +116,7 @@ func version(t MountTry) string { return "NFSv" + t.Version }
 
 func unread(t MountTry) string {
 	var u []string
-	if t.Proto == "rdma" && t.ClientModule == nil {
+	if (t.Proto == "rdma" || t.Proto == "") && t.ClientModule == nil {
 		u = append(u, "client module")
 	}
 	if t.Portlist == nil {
@@ -194,70 +191,4 @@ func serves(versions, want string) bool {
 		}
 	}
 	return on
-}
-
-// Nobody are the IDs that stand for an owner that could not be mapped: 16-bit
-// and 32-bit overflow IDs and -2.
-func nobody(id uint32) bool { return id == 65534 || id == 4294967294 || id == 99 }
-
-// CheckOwner compares the owner of a file that the client sees with the one
-// on the server. Only a mismatch of IDs is judged, never content.
-func CheckOwner(path string, wantUID, wantGID, gotUID, gotGID uint32) (d Diagnosis, bad bool) {
-	if wantUID == gotUID && wantGID == gotGID {
-		return Diagnosis{}, false
-	}
-	d = Diagnosis{ID: "guest.idmap-owner", Class: Setup, Count: 1,
-		Evidence: []string{fmt.Sprintf("%s: server %d:%d, client %d:%d", clean(path), wantUID, wantGID, gotUID, gotGID)}}
-	if nobody(gotUID) && !nobody(wantUID) || nobody(gotGID) && !nobody(wantGID) {
-		d.Message = "NFSv4 names are not mapped: files show the owner nobody; the data is not concerned"
-		d.Hint = "set the same domain on both ends and start idmapd after the host's name is set, or use numeric IDs"
-		return d, true
-	}
-	d.Message = "files show another owner than on the server"
-	d.Hint = "check root_squash, all_squash and anonuid of the export, and the domain of idmapd"
-	return d, true
-}
-
-// MaxSkew is how far the guest's clock may be off before it is worth saying,
-// in seconds.
-const MaxSkew = 5.0
-
-// CheckSkew compares the two clocks, both in seconds since the epoch.
-func CheckSkew(host, guest float64) (d Diagnosis, bad bool) {
-	off := guest - host
-	if off <= MaxSkew && off >= -MaxSkew {
-		return Diagnosis{}, false
-	}
-	return Diagnosis{ID: "guest.clock", Class: ClockSkew, Count: 1,
-		Message: fmt.Sprintf("the guest's clock is %+.0f s off the host's", off),
-		Hint:    "give the guest the host's time (-rtc base=utc); durations are taken from monotonic clocks"}, true
-}
-
-// CheckConfig reads a kernel .config and names the wanted symbols ("NET_9P")
-// that are neither y nor m. With builtin, only y will do: before the root is
-// mounted there are no modules.
-func CheckConfig(config string, builtin bool, want ...string) (d Diagnosis, bad bool) {
-	set := map[string]string{}
-	for _, l := range strings.Split(config, "\n") {
-		if k, v, ok := strings.Cut(strings.TrimSpace(l), "="); ok && strings.HasPrefix(k, "CONFIG_") {
-			set[strings.TrimPrefix(k, "CONFIG_")] = v
-		}
-	}
-	var missing []string
-	for _, w := range want {
-		w = strings.TrimPrefix(w, "CONFIG_")
-		switch v := set[w]; {
-		case v == "y", v == "m" && !builtin:
-		case v == "m":
-			missing = append(missing, "CONFIG_"+w+"=y (it is m)")
-		default:
-			missing = append(missing, "CONFIG_"+w)
-		}
-	}
-	if missing == nil {
-		return Diagnosis{}, false
-	}
-	return Diagnosis{ID: "guest.config", Class: Setup, Count: 1,
-		Message: "the kernel lacks what the guest needs: " + strings.Join(missing, ", "),
-		Hint:    "add them to the config fragment; check with olddefconfig that they survive"}, true
 }

@@ -17,7 +17,11 @@ func (a *app) consoleCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "console FILE",
-		Short: "Find crashes in a console log",
+		Short: "Find crashes in a console log, and what else it says of a guest in trouble",
+		Long: `Read a console log, dmesg, QEMU's stderr or what mount.nfs said, "-" for standard
+input, and print the crashes of the kernel, the first one as the cause, then
+troubles that are no crash: a guest out of memory, a transport that fails, a
+server without a listener, a broken KVM. Exit code 1 when the kernel crashed.`,
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := a.read(args[0])
@@ -38,17 +42,25 @@ func (a *app) consoleCmd() *cobra.Command {
 					Diagnoses []guestlog.Diagnosis `json:"diagnoses,omitempty"`
 				}{rep, ds})
 			}
-			for _, d := range ds {
-				fmt.Fprintf(a.stdout, "%s: line %d: %s [%s]\n", d.Class, d.Line, mail.Printable(d.Message), d.ID)
-			}
 			for _, f := range console.Findings(rep) {
-				fmt.Fprintf(a.stdout, "%s: line %d: %s [%s]\n", f.Severity, f.Where.Line, mail.Printable(f.Message), f.ID)
+				at := ""
+				if f.Where.Line > 0 {
+					at = fmt.Sprintf("line %d: ", f.Where.Line)
+				}
+				fmt.Fprintf(a.stdout, "%s: %s%s [%s]\n", f.Severity, at, mail.Printable(f.Message), f.ID)
 				for i, l := range f.Evidence {
 					if i == 20 {
 						fmt.Fprintf(a.stdout, "    ... %d more lines\n", len(f.Evidence)-i)
 						break
 					}
 					fmt.Fprintf(a.stdout, "    %s\n", mail.Printable(l))
+				}
+			}
+			for _, d := range ds {
+				f := d.Finding()
+				fmt.Fprintf(a.stdout, "line %d: %s [%s]\n", d.Line, mail.Printable(f.Message), f.ID)
+				if !d.Over && !d.Note && d.Hint != "" {
+					fmt.Fprintf(a.stdout, "    %s\n", mail.Printable(d.Hint))
 				}
 			}
 			if rep.Crash {
