@@ -204,36 +204,69 @@ func (m *matrix) exec(ctx context.Context, s *session, c testplans.Cell) (a runf
 	return a, false, nil
 }
 
-// diagnose names what the guest's log says of troubles that are no crash. A
-// guest that ran out of memory or space says nothing about the series.
+// diagnose names what the guest's log says of troubles that are no crash.
 func (m *matrix) diagnose(s *session, c testplans.Cell, a *runfolder.Attempt, from int) {
+	if m.exhausted(s, c, a, from) {
+		return
+	}
+	for _, d := range m.scan(s, from) {
+		if !d.Note {
+			a.Findings = append(a.Findings, of(c, d.Finding()))
+		}
+	}
+}
+
+// exhausted says that the guest ran out of memory or space, which says nothing
+// about the series, unless the kernel had crashed before.
+func (m *matrix) exhausted(s *session, c testplans.Cell, a *runfolder.Attempt, from int) bool {
+	if crashedBefore(s.con.finish(), console.KindOOM) {
+		return false
+	}
+	var found []checks.Finding
 	if l := s.g.OutOfMemory(); l != "" {
 		f := ruleInfra.New(checks.Where{Cell: c.ID()}, "the guest ran out of memory; give it more than %v (guest.memory in the plan)", m.plan.Guest.Memory)
 		f.Evidence = []string{l}
-		a.Findings = append([]checks.Finding{f}, a.Findings...)
-		a.Verdict = checks.Infra
-		return
+		found = append(found, f)
+	} else {
+		for _, d := range m.scan(s, from) {
+			if d.Class == guestlog.GuestOOM || d.Class == guestlog.GuestFull {
+				found = append(found, of(c, d.Finding()))
+			}
+		}
 	}
+	if found == nil {
+		return false
+	}
+	a.Findings = append(found, a.Findings...)
+	a.Verdict, a.Token = checks.Infra, ""
+	return true
+}
+
+// crashedBefore tells whether a report stands before the first event of a kind.
+func crashedBefore(rep console.Report, kind string) bool {
+	for _, e := range rep.Events {
+		if e.Kind == kind {
+			return len(rep.Reports) > 0 && rep.Reports[0].Line < e.Line
+		}
+	}
+	return false
+}
+
+// scan reads the console's log from a line on. The guest must be closed.
+func (m *matrix) scan(s *session, from int) []guestlog.Diagnosis {
 	b, err := os.ReadFile(m.run.Path("console", s.name, "console.log"))
 	if err != nil {
-		return
+		return nil
 	}
 	lines := strings.SplitAfter(string(b), "\n")
-	ds, err := guestlog.Scan(strings.NewReader(strings.Join(lines[min(from, len(lines)):], "")))
-	if err != nil {
-		return
-	}
-	for _, d := range ds {
-		if d.Note {
-			continue
-		}
-		f := d.Finding()
-		f.Where.Cell = c.ID()
-		a.Findings = append(a.Findings, f)
-		if d.Class == guestlog.GuestOOM || d.Class == guestlog.GuestFull {
-			a.Verdict = checks.Infra
-		}
-	}
+	ds, _ := guestlog.Scan(strings.NewReader(strings.Join(lines[min(from, len(lines)):], ""))) // a string has no read errors
+	return ds
+}
+
+// of says which cell a finding is of.
+func of(c testplans.Cell, f checks.Finding) checks.Finding {
+	f.Where.Cell = c.ID()
+	return f
 }
 
 // consoleFindings gives the cell the reports that the console showed from the
@@ -369,7 +402,7 @@ func (m *matrix) farewell(ctx context.Context, s *session, c testplans.Cell, a *
 	derr := s.b.call(ctx, &runfolder.Attempt{}, c.ID(), "dmesg", guestproto.VerbDmesg, deadlineQuick, nil, &d)
 	s.g.Close()
 	m.consoleFindings(s, c, a, from)
-	if derr != nil || s.con.finish().Crash {
+	if m.exhausted(s, c, a, from) || derr != nil || s.con.finish().Crash {
 		return
 	}
 	rep, _ := console.Parse(strings.NewReader(d.Text), console.Options{})

@@ -98,5 +98,9 @@ func (w *watch) finish() console.Report {
 	return w.det.Report()
 }
 
-// gates says whether a console finding decides a verdict.
-func gates(f checks.Finding) bool { return f.Severity != checks.Note }
+// gates says whether a console finding decides a verdict. A report that may be
+// the host's fault does, until the cell's repeats say more; what only limits
+// what the log can prove does not.
+func gates(f checks.Finding) bool {
+	return f.Severity != checks.Note && f.ID != console.Dropped && f.ID != console.Truncated
+}

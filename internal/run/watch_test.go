@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"patchcheck/checks/console"
 	"patchcheck/internal/runfolder"
 	"patchcheck/testplans"
 )
@@ -35,5 +36,46 @@ func TestCrashEndsStep(t *testing.T) {
 	var ce *cellError
 	if !errors.As(err, &ce) || ce.finding.ID != "guest.died" {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Lost lines and a log that ends too soon limit what is known; they are no
+// fault of the kernel. A crash is one, also when the host may be to blame.
+func TestWhatGates(t *testing.T) {
+	finish := func(slow, log string) console.Report {
+		w := newWatch(slow)
+		w.Write([]byte(log))
+		return w.finish()
+	}
+	for _, c := range []struct {
+		name, slow, log string
+		want            bool
+	}{
+		{"quiet", "", "[    1.0] eth0: link up\n", false},
+		{"lost lines", "", "** 214 printk messages dropped **\n[   33.2] eth0: link up\n", false},
+		{"out of memory", "", "[   61.7] fio invoked oom-killer: gfp_mask=0x140cca\n[   61.8] Out of memory: Killed process 412 (fio)\n", false},
+		{"panic", "", "[    1.0] Kernel panic - not syncing: demo\n", true},
+		{"lockup of a slow guest", "emulated", "[   22.5] watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [demo:9]\n", true},
+	} {
+		got := false
+		for _, f := range console.Findings(finish(c.slow, c.log)) {
+			got = got || gates(f)
+		}
+		if got != c.want {
+			t.Errorf("%s: gates %v", c.name, got)
+		}
+	}
+}
+
+// What crashed before memory ran out is not excused by it.
+func TestCrashedBefore(t *testing.T) {
+	const oom = "[   61.8] Out of memory: Killed process 412 (fio)\n"
+	const crash = "[    9.2] BUG: kernel NULL pointer dereference, address: 0000000000000010\n[    9.2] Oops: Oops: 0000 [#1] SMP\n"
+	for log, want := range map[string]bool{"": false, crash: false, oom: false, oom + crash: false, crash + oom: true} {
+		w := newWatch("")
+		w.Write([]byte(log))
+		if got := crashedBefore(w.finish(), console.KindOOM); got != want {
+			t.Errorf("%q: %v", log, got)
+		}
 	}
 }
