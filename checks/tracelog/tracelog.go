@@ -229,6 +229,9 @@ func (c Count) Findings(where checks.Where) []checks.Finding {
 		return nil
 	}
 	f := ruleLost.New(where, "INVALID: the trace lost %d events", c.Lost)
+	if c.Lost == 0 {
+		f.Message = "INVALID: whether the trace lost events cannot be told"
+	}
 	f.Evidence = c.Reasons
 	return []checks.Finding{f}
 }
@@ -290,4 +293,28 @@ func clip(s string) string {
 		s = s[:60] + "..."
 	}
 	return s
+}
+
+// Key makes a function for Pairs: the values of the named fields ("xid",
+// "cq.id") of events with the given name; "" for other events and for those
+// that lack one of the fields.
+func Key(event string, fields ...string) func(Event) string {
+	var res []*regexp.Regexp
+	for _, f := range fields {
+		res = append(res, regexp.MustCompile(`(?:^|[\s,(])`+regexp.QuoteMeta(f)+`=([^\s,)]+)`))
+	}
+	return func(e Event) string {
+		if e.Name != event {
+			return ""
+		}
+		var vals []string
+		for _, re := range res {
+			m := re.FindStringSubmatch(e.Text)
+			if m == nil {
+				return ""
+			}
+			vals = append(vals, strings.TrimRight(m[1], ":;"))
+		}
+		return strings.Join(vals, " ")
+	}
 }

@@ -157,3 +157,21 @@ func FuzzParse(f *testing.F) {
 		ParseRingStats(0, s)
 	})
 }
+
+func TestKey(t *testing.T) {
+	k := Key("demo_send", "cq.id", "cid")
+	for text, want := range map[string]string{
+		"cq.id=1 cid=7: success":      "1 7",
+		"peer (cid=0x2a, cq.id=3) ok": "3 0x2a",
+		"cq.id=1 status=ok":           "",
+		"acq.id=1 lucid=7":            "",
+		"":                            "",
+	} {
+		if got := k(Event{Name: "demo_send", Text: text}); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	if got := k(Event{Name: "demo_recv", Text: "cq.id=1 cid=7"}); got != "" {
+		t.Errorf("another event: %q", got)
+	}
+}

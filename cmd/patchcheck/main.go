@@ -130,7 +130,7 @@ the kernel tree it is called in ("patchcheck run").`,
 	})
 	root.AddCommand(
 		a.runCmd(), a.planCmd(), a.reportCmd(), a.coverCmd(), a.runsCmd(), a.doctorCmd(),
-		a.shellCmd(), a.gcCmd(), a.treeCmd(), a.manCmd(), a.seriesCmd(), a.applyCmd(), a.consoleCmd(), a.warningsCmd(), a.subjectCmd(),
+		a.shellCmd(), a.gcCmd(), a.treeCmd(), a.manCmd(), a.seriesCmd(), a.applyCmd(), a.consoleCmd(), a.traceCmd(), a.warningsCmd(), a.subjectCmd(),
 		a.lintCmd(), a.explainCmd(), a.hookCmd(),
 		a.historyCmd(), a.diffCmd(),
 		a.nightlyCmd(), a.bisectCmd(), a.quarantineCmd(),
