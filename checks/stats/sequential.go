@@ -66,18 +66,6 @@ func Levels(n []int, spent []float64) ([]float64, error) {
 // report.
 var levelsKnown sync.Map
 
-// Crossing gives the chance that a random walk without drift is ever outside
-// ±c[i] at look i: the total error of a plan with these limits.
-func Crossing(n []int, c []float64) float64 {
-	w := newWalk()
-	var sum float64
-	for i := range n {
-		sum += w.crossing(float64(n[i]), c[i])
-		w.step(float64(n[i]), c[i])
-	}
-	return sum
-}
-
 // walk carries the density of the score at the latest look, for walks that
 // have not crossed: Armitage, McPherson and Rowe 1969.
 type walk struct {

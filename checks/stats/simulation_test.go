@@ -107,7 +107,7 @@ func TestErrorAndCoverage(t *testing.T) {
 			for range n {
 				for _, effect := range []float64{0, 10} {
 					a, b := experiment(r, noise, boots, effect)
-					c := Compare(a, b, LowerIsBetter, Limits{Rounds: 499})
+					c := compare(a, b, LowerIsBetter, Limits{Rounds: 499})
 					if effect == 0 && c.Outcome.Claims() {
 						claims++
 					}
@@ -191,7 +191,7 @@ func TestDetectable(t *testing.T) {
 		seen := 0
 		for range n {
 			x, y := experiment(r, noises["normal"], boots, d)
-			if Compare(x, y, LowerIsBetter, Limits{Rounds: 499}).Outcome == Worse {
+			if compare(x, y, LowerIsBetter, Limits{Rounds: 499}).Outcome == Worse {
 				seen++
 			}
 		}

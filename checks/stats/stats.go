@@ -128,14 +128,6 @@ var Rules = []checks.Rule{ruleWorse}
 var ruleWorse = checks.Rule{ID: "perf.worse", Severity: checks.Error, Title: "a measurement got worse",
 	Source: "Mann-Whitney U over repeated boots or runs, bootstrap interval of the difference", Fix: "run more repeats; look for what the patch added to the measured path"}
 
-// Compare compares two samples, one value for each unit, as the only
-// comparison there is.
-func Compare(base, patched []float64, better Better, lim Limits) Result {
-	rs := []Result{Measure(base, patched, better, lim)}
-	Decide(rs, 0)
-	return rs[0]
-}
-
 // Measure computes everything but the outcome, which needs all comparisons
 // that are made together: see Decide.
 func Measure(base, patched []float64, better Better, lim Limits) Result {

@@ -18,6 +18,14 @@ func rep(n int, v float64) []float64 {
 	return xs
 }
 
+// compare compares two samples, one value for each unit, as the only
+// comparison there is.
+func compare(base, patched []float64, better Better, lim Limits) Result {
+	rs := []Result{Measure(base, patched, better, lim)}
+	Decide(rs, 0)
+	return rs[0]
+}
+
 func TestCompare(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -38,7 +46,7 @@ func TestCompare(t *testing.T) {
 		{"not a number", append(rep(6, 1), math.NaN()), rep(6, 5), LowerIsBetter, NotUsable, "n/a"},
 	} {
 		a := append([]float64(nil), c.a...)
-		r := Compare(c.a, c.b, c.better, Limits{Floor: LooseFloor})
+		r := compare(c.a, c.b, c.better, Limits{Floor: LooseFloor})
 		if r.Outcome != c.outcome || !strings.HasPrefix(r.String(), c.shown) {
 			t.Errorf("%s: %+v %s", c.name, r, r)
 		}
