@@ -89,6 +89,20 @@ func (a *app) listRules(asJSON bool) error {
 		}
 		fmt.Fprintf(a.stdout, "%-32s %-8s %s%s\n", r.ID, r.Severity, r.Title, strict)
 	}
+	fmt.Fprintln(a.stdout, "\nTypes of checkpatch.pl that are not passed on as they are, and why:")
+	for _, p := range scripts.CheckpatchPolicy() {
+		if p.Reason == "" {
+			continue
+		}
+		becomes := "note"
+		switch {
+		case p.Drop:
+			becomes = "left out"
+		case p.Strict:
+			becomes = "strict"
+		}
+		fmt.Fprintf(a.stdout, "%-32s %-8s %s\n", scripts.IDOf(p.Type), becomes, p.Reason)
+	}
 	return nil
 }
 
