@@ -22,7 +22,7 @@ func (a *app) consoleCmd() *cobra.Command {
 input, and print the crashes of the kernel, the first one as the cause, then
 troubles that are no crash: a guest out of memory, a transport that fails, a
 server without a listener, a broken KVM. Exit code 1 when the kernel crashed.`,
-		Args:  cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := a.read(args[0])
 			if err != nil {
@@ -37,10 +37,14 @@ server without a listener, a broken KVM. Exit code 1 when the kernel crashed.`,
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
 			if asJSON {
-				return a.print(struct {
+				err := a.print(struct {
 					console.Report
 					Diagnoses []guestlog.Diagnosis `json:"diagnoses,omitempty"`
 				}{rep, ds})
+				if err == nil && rep.Crash {
+					err = &exitError{code: exitFindings}
+				}
+				return err
 			}
 			for _, f := range console.Findings(rep) {
 				at := ""
