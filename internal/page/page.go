@@ -125,7 +125,7 @@ func build(r *runfolder.Run, o Options) *view {
 	v := &view{
 		CSS:     template.CSS(css),
 		JS:      template.JS(jsText),
-		CSP:     fmt.Sprintf("default-src 'none'; style-src '%s'; script-src '%s'; img-src data:; base-uri 'none'; form-action 'none'", sum(css), sum(jsText)),
+		CSP:     Policy(css, jsText, ""),
 		Run:     r,
 		Report:  rep,
 		Verdict: verdictOf(r.Verdict),
@@ -159,10 +159,15 @@ func build(r *runfolder.Run, o Options) *view {
 	return v
 }
 
-// sum is a content security policy's name for an inline style or script.
-func sum(s string) string {
-	h := sha256.Sum256([]byte(s))
-	return "sha256-" + base64.StdEncoding.EncodeToString(h[:])
+// Policy is the content security policy of a page that has one style and one
+// script inside and loads nothing. more are further directives, each with a
+// semicolon before it.
+func Policy(style, script, more string) string {
+	sum := func(s string) string {
+		h := sha256.Sum256([]byte(s))
+		return "sha256-" + base64.StdEncoding.EncodeToString(h[:])
+	}
+	return fmt.Sprintf("default-src 'none'; style-src '%s'; script-src '%s'; img-src data:; base-uri 'none'; form-action 'none'%s", sum(style), sum(script), more)
 }
 
 // clean makes what cannot be seen visible. Escaping is the template's.

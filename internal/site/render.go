@@ -4,9 +4,7 @@ package site
 
 import (
 	"bytes"
-	"crypto/sha256"
 	_ "embed"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -19,6 +17,7 @@ import (
 
 	"patchcheck/checks"
 	"patchcheck/internal/history"
+	"patchcheck/internal/page"
 	"patchcheck/internal/plot"
 	"patchcheck/internal/runfolder"
 	"patchcheck/patches/mail"
@@ -43,17 +42,6 @@ var (
 
 // css is the style of every page here.
 var css = cssText + plot.CSS
-
-// policy is the content security policy of a page with our style and a script.
-// more are further directives.
-func policy(script, more string) string {
-	return fmt.Sprintf("default-src 'none'; style-src '%s'; script-src '%s'; img-src data:; base-uri 'none'; form-action 'none'%s", hash(css), hash(script), more)
-}
-
-func hash(s string) string {
-	h := sha256.Sum256([]byte(s))
-	return "sha256-" + base64.StdEncoding.EncodeToString(h[:])
-}
 
 // shownNights is how many of the newest nights a page shows at first.
 const shownNights = 30
@@ -106,7 +94,7 @@ type base struct {
 }
 
 func newBase(o Options, script, more, root string, made time.Time) base {
-	return base{template.CSS(css), template.JS(script), policy(script, more), o.Tool, made.UTC().Format("2 January 2006, 15:04 UTC"), root}
+	return base{template.CSS(css), template.JS(script), page.Policy(css, script, more), o.Tool, made.UTC().Format("2 January 2006, 15:04 UTC"), root}
 }
 
 type indexView struct {

@@ -241,7 +241,7 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) error {
 	if err := d.index(&b, o); err != nil {
 		return err
 	}
-	return reply(w, r, b.Bytes(), policy(themeJS+indexJS, ""))
+	return reply(w, r, b.Bytes(), page.Policy(css, themeJS+indexJS, ""))
 }
 
 func (s *Server) cell(w http.ResponseWriter, r *http.Request, name string) error {
@@ -258,7 +258,7 @@ func (s *Server) cell(w http.ResponseWriter, r *http.Request, name string) error
 			if err := d.cell(&b, g, c, s.options()); err != nil {
 				return err
 			}
-			return reply(w, r, b.Bytes(), policy(themeJS, ""))
+			return reply(w, r, b.Bytes(), page.Policy(css, themeJS, ""))
 		}
 	}
 	return notFound("there is no such cell")
@@ -361,7 +361,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request, id string) error {
 	if err := live(&b, rec, s.options(), time.Now()); err != nil {
 		return err
 	}
-	return reply(w, r, b.Bytes(), policy(themeJS+liveJS, "; connect-src 'self'"))
+	return reply(w, r, b.Bytes(), page.Policy(css, themeJS+liveJS, "; connect-src 'self'"))
 }
 
 // events sends the progress of a run as server-sent events, from its beginning
