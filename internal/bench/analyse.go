@@ -348,9 +348,22 @@ func (s *series) row(base, patched string, lim stats.Limits, measure bool) Row {
 		r.Mean = r.Median
 	}
 	if r.Varies {
-		r.Warnings = append(r.Warnings, "an exact count that is not the same in each run of one kernel: compared as a measurement")
+		r.Warnings = append(r.Warnings, varies(base, a.all, patched, b.all))
 	}
 	return r
+}
+
+// varies says which kernel's runs differ in a count that the plan calls exact,
+// and by how much.
+func varies(base string, a []float64, patched string, b []float64) string {
+	arm, x := base, a
+	if len(a) == 0 || slices.Min(a) == slices.Max(a) {
+		arm, x = patched, b
+	}
+	if len(x) == 0 {
+		return "the plan calls this count exact, but no run gave it: compared as a measurement"
+	}
+	return fmt.Sprintf("the plan calls this count exact, but runs of one and the same kernel (%s) gave %.6g to %.6g, so it is compared as a measurement: the job does not do the same work each time", arm, slices.Min(x), slices.Max(x))
 }
 
 func present(xs []float64) (out []float64) {
@@ -395,12 +408,13 @@ func (r *Row) exactly(a, b *armValues, better Direction) bool {
 }
 
 // merge replaces the contrast of means by that of merged histograms for the
-// quantiles of one distribution.
+// quantiles of one distribution. With too few boots for an answer there is no
+// interval, but the value is that of the merged histograms all the same.
 func merge(rows []*Row, ss []*series, base, patched string, lim stats.Limits) {
 	var qs []float64
 	var at []int
 	for i, s := range ss {
-		if s.q > 0 && rows[i].Outcome.Answers() && rows[i].NA == "" && whole(s.arms[base]) && whole(s.arms[patched]) {
+		if s.q > 0 && rows[i].Outcome != stats.NotUsable && rows[i].NA == "" && whole(s.arms[base]) && whole(s.arms[patched]) {
 			qs, at = append(qs, s.q), append(at, i)
 		}
 	}
@@ -413,6 +427,9 @@ func merge(rows []*Row, ss []*series, base, patched string, lim stats.Limits) {
 			continue
 		}
 		r := rows[i]
+		if !r.Outcome.Answers() {
+			cs[k].Lo, cs[k].Hi, cs[k].P = r.Mean.Lo, r.Mean.Hi, r.Mean.P
+		}
 		r.Mean, r.Merged = cs[k], true
 		// A single boot's percentile may rest on too few I/Os to be shown.
 		if n := int64(stats.Needed(qs[k])) * int64(max(r.NBase, r.NPatched)); min(r.IOs[0], r.IOs[1]) < n {

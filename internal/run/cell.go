@@ -475,7 +475,7 @@ func (b *bench) link(ctx context.Context, c testplans.Cell, a *runfolder.Attempt
 
 // mount mounts the export with the cell's version, and checks that the kernel
 // did so.
-func (b *bench) mount(ctx context.Context, c testplans.Cell, a *runfolder.Attempt, mountpoint string) error {
+func (b *bench) mount(ctx context.Context, c testplans.Cell, a *runfolder.Attempt, mountpoint string, options ...string) error {
 	p, id := b.plan, c.ID()
 	f := p.Fabric
 	server, _, _ := strings.Cut(f.Address, "/")
@@ -485,6 +485,7 @@ func (b *bench) mount(ctx context.Context, c testplans.Cell, a *runfolder.Attemp
 	} else {
 		mount.Options = []string{"nolock"}
 	}
+	mount.Options = append(mount.Options, options...)
 	var m guestproto.Mounted
 	if err := b.call(ctx, a, id, "mount", guestproto.VerbMount, deadlineMount, mount, &m); err != nil {
 		return err

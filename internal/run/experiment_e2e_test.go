@@ -109,7 +109,7 @@ func row(t *testing.T, a *measure.Analysis, name string) measure.Row {
 func TestBenchEndToEnd(t *testing.T) {
 	o := options(t)
 	o.Plan = benchPlan(t, "nfs-latency", "companions: [rxe-device]", "companions: [rxe-device, xprtrdma-inline]", "  with: [xprtrdma-inline]     # the third arm: the client posts small Calls inline, too\n", "",
-		"number_ios=2000", "number_ios=200", "number_ios=500", "number_ios=100", "runs: 3", "runs: 1", "boots: 5", "boots: 2")
+		"number_ios=2000", "number_ios=200", "number_ios=500", "number_ios=100", "runs: 3", "runs: 2", "boots: 5", "boots: 2")
 	e, a := conduct(t, o, MeasureOptions{}, nil)
 	if len(e.Boots) != 4 || len(e.Arms) != 2 || e.Arms[0].Key == e.Arms[1].Key || len(e.Arms[1].Patches) != 2 {
 		t.Errorf("%d boots, arms %+v", len(e.Boots), e.Arms)
@@ -118,7 +118,7 @@ func TestBenchEndToEnd(t *testing.T) {
 		t.Errorf("versions %v, mount %q, accelerator %+v, hosts %+v", e.Versions, e.Mount, e.Accel, e.Hosts)
 	}
 	for _, b := range e.Boots {
-		if b.Rejected != "" || len(b.Runs) != 4 || b.Guest == "" {
+		if b.Rejected != "" || len(b.Runs) != 6 || b.Guest == "" {
 			t.Errorf("boot %d: %q, %d runs in guest %q", b.Index, b.Rejected, len(b.Runs), b.Guest)
 		}
 		for _, r := range b.Runs {
@@ -131,6 +131,12 @@ func TestBenchEndToEnd(t *testing.T) {
 	inline := row(t, a, "counted/Sends inline per RPC")
 	if inline.Values[0][0] != 0 || inline.Values[1][0] < 0.9 {
 		t.Errorf("Sends inline per RPC: %v", inline.Values)
+	}
+	// No RPC that the clock brings is among those counted.
+	for _, name := range []string{"counted/Sends inline per RPC", "counted/Sends by reference per RPC"} {
+		if r := row(t, a, name); r.Varies || r.Outcome == stats.TooFew {
+			t.Errorf("%s is not the same in each run of one kernel: %v, %v", name, r.Values, r.Warnings)
+		}
 	}
 	if w := row(t, a, "randwrite-qd1/write clat mean"); w.Mean.Base <= 0 || w.Mean.Patched <= 0 {
 		t.Errorf("write clat mean: %+v", w.Mean)

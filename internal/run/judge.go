@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"patchcheck/checks"
+	"patchcheck/checks/console"
 	"patchcheck/checks/counts"
 	"patchcheck/internal/runfolder"
 	"patchcheck/testplans"
@@ -57,6 +58,9 @@ func worst(a, b checks.Verdict) checks.Verdict {
 func signature(a *runfolder.Attempt) string {
 	var ids []string
 	for _, f := range a.Findings {
+		if f.ID == console.Undecoded {
+			continue // says nothing about the kernel
+		}
 		s := f.ID
 		if name, _, ok := strings.Cut(f.Message, ":"); ok && strings.HasPrefix(f.ID, "count.") {
 			s += " " + name

@@ -83,14 +83,14 @@ func TestLeakFindings(t *testing.T) {
     svc_recv+0x1f0/0x700
     nfsd+0x90/0xf0
 `
-	fs := leakFindings(guestproto.Leaks{Text: report, Count: 1})
+	fs := (&session{}).leakFindings(guestproto.Leaks{Text: report, Count: 1})
 	if len(fs) != 1 || fs[0].ID != "console.leak" || !strings.Contains(fs[0].Message, "svc_rdma_accept") {
 		t.Errorf("got %+v", fs)
 	}
-	if fs := leakFindings(guestproto.Leaks{Text: "something new", Count: 2}); len(fs) != 1 || !strings.Contains(fs[0].Message, "2 unreferenced") {
+	if fs := (&session{}).leakFindings(guestproto.Leaks{Text: "something new", Count: 2}); len(fs) != 1 || !strings.Contains(fs[0].Message, "2 unreferenced") {
 		t.Errorf("an unknown form of report gave %+v", fs)
 	}
-	if fs := leakFindings(guestproto.Leaks{}); fs != nil {
+	if fs := (&session{}).leakFindings(guestproto.Leaks{}); fs != nil {
 		t.Errorf("no leak gave %+v", fs)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,8 @@ type guestKernel struct {
 	config  string // path of its .config
 	probes  []guestproto.Probe
 	absent  []string
+	lines   lines    // of its addresses; nil without debug info
+	touched []string // files that the series changes
 }
 
 // matrix runs cells in guests and attributes their failures.
@@ -61,6 +64,9 @@ type session struct {
 	b    *bench
 	con  *watch
 	name string
+	// decode puts file and line to the frames of a report, see decoding; nil in
+	// tests.
+	decode func(*console.Report) *checks.Finding
 	// judged is how many console lines earlier cells have answered for; the
 	// first cell answers for the boot, too.
 	judged int
@@ -107,7 +113,7 @@ func (m *matrix) power(ctx context.Context, k *guestKernel) (*session, error) {
 		slow = "the guest was emulated (TCG)"
 	}
 	con := newWatch(slow)
-	s := &session{con: con, name: name}
+	s := &session{con: con, name: name, decode: decoding(ctx, k.lines, k.touched)}
 	cfg := vm.Config{
 		Kernel: k.image, KernelConfig: k.config, Initrds: []string{m.initrd},
 		Append: m.plan.Guest.Append, CPUs: m.plan.Guest.CPUs, MemMiB: int(m.plan.Guest.Memory >> 20),
@@ -127,12 +133,20 @@ func (m *matrix) power(ctx context.Context, k *guestKernel) (*session, error) {
 		if errors.As(err, &be) {
 			f := ruleBoot.New(checks.Where{}, "%s kernel: %s (after %.1f s)", k.role, be.What, be.After.Seconds())
 			f.Evidence = be.ConsoleTail
-			for _, cf := range console.Findings(con.finish()) {
+			fs := s.findings(con.finish())
+			for _, cf := range fs {
 				if gates(cf) {
 					f.Evidence = append(cf.Evidence, f.Evidence...)
 					f.Message += "; " + cf.Message
+					f.Where.File = cf.Where.File
+					if cf.Where.File != "" {
+						f.Where.Line = cf.Where.Line
+					}
 					break
 				}
+			}
+			if n := len(fs); n > 0 && fs[n-1].ID == console.Undecoded {
+				f.Evidence = append(append(f.Evidence, fs[n-1].Message), fs[n-1].Evidence...)
 			}
 			return nil, &cellError{f, checks.Fail, err}
 		}
@@ -269,6 +283,22 @@ func of(c testplans.Cell, f checks.Finding) checks.Finding {
 	return f
 }
 
+// findings are those of a console report, with its frames decoded where the
+// kernel has debug info. What says that they could not be comes last.
+func (s *session) findings(rep console.Report) []checks.Finding {
+	// The watch keeps the reports that it gave.
+	rep.Reports = slices.Clone(rep.Reports)
+	var note *checks.Finding
+	if s.decode != nil {
+		note = s.decode(&rep)
+	}
+	fs := console.Findings(rep)
+	if note != nil {
+		fs = append(fs, *note)
+	}
+	return fs
+}
+
 // consoleFindings gives the cell the reports that the console showed from the
 // given line on. The guest must be closed.
 func (m *matrix) consoleFindings(s *session, c testplans.Cell, a *runfolder.Attempt, from int) {
@@ -287,7 +317,7 @@ func (m *matrix) consoleFindings(s *session, c testplans.Cell, a *runfolder.Atte
 	if err := s.g.ConsoleErr(); err != nil {
 		found = append(found, ruleLogCut.New(checks.Where{Cell: c.ID()}, "the console's log was cut: %v", err))
 	}
-	for _, f := range console.Findings(late) {
+	for _, f := range s.findings(late) {
 		f.Where.Cell = c.ID()
 		if gates(f) {
 			a.Verdict = worst(a.Verdict, checks.Fail)
@@ -406,7 +436,7 @@ func (m *matrix) farewell(ctx context.Context, s *session, c testplans.Cell, a *
 		return
 	}
 	rep, _ := console.Parse(strings.NewReader(d.Text), console.Options{})
-	for _, f := range console.Findings(rep) {
+	for _, f := range s.findings(rep) {
 		if gates(f) {
 			f.Where.Cell = c.ID()
 			f.Message += " (in the kernel log only, not on the console)"

@@ -147,7 +147,7 @@ func (m *matrix) leaks(ctx context.Context, s *session, c testplans.Cell, a *run
 	if err := s.b.call(ctx, a, c.ID(), "scan for leaks", guestproto.VerbLeaks, deadlineLeaks, guestproto.LeaksRequest{}, &l); err != nil {
 		return err
 	}
-	for _, f := range leakFindings(l) {
+	for _, f := range s.leakFindings(l) {
 		f.Where.Cell = c.ID()
 		a.Findings = append(a.Findings, f)
 		a.Verdict = worst(a.Verdict, checks.Fail)
@@ -157,20 +157,20 @@ func (m *matrix) leaks(ctx context.Context, s *session, c testplans.Cell, a *run
 
 // leakFindings reads kmemleak's report, one finding for each allocating
 // function.
-func leakFindings(l guestproto.Leaks) []checks.Finding {
+func (s *session) leakFindings(l guestproto.Leaks) []checks.Finding {
 	if l.Count == 0 {
 		return nil
 	}
 	rep, err := console.Parse(strings.NewReader(l.Text), console.Options{})
 	var out []checks.Finding
 	if err == nil {
-		for _, f := range console.Findings(rep) {
-			if f.ID == "console."+string(console.Leak) {
+		for _, f := range s.findings(rep) {
+			if f.ID == "console."+string(console.Leak) || f.ID == console.Undecoded {
 				out = append(out, f)
 			}
 		}
 	}
-	if len(out) == 0 {
+	if len(out) == 0 || out[0].ID == console.Undecoded {
 		// Whatever its form, a report is a report.
 		f := ruleMemory.New(checks.Where{}, "kmemleak reports %d unreferenced objects", l.Count)
 		f.Evidence = strings.Split(strings.TrimRight(l.Text, "\n"), "\n")
