@@ -168,6 +168,12 @@ func (w *work) traceSet(ctx context.Context, r *guestproto.Trace, log func(strin
 	if err := w.removeProbes(); err != nil {
 		return nil, err
 	}
+	// Otherwise the first event also puts a probe into __schedule(), to record
+	// names of tasks. Under emulation, patching code that runs all the time is
+	// what kills a guest now and then.
+	if err := w.traceWrite(filepath.Join(traceDir, "options", "record-cmd"), "0"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, withErrno(setupf("", "cannot switch off %s/options/record-cmd", traceDir), err)
+	}
 	for _, p := range probes {
 		if err := w.install(&p); err != nil {
 			w.removeProbes()

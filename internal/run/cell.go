@@ -27,7 +27,7 @@ type caller interface {
 }
 
 // Rules of the guest's steps.
-var Rules = []checks.Rule{ruleContents, ruleStep, ruleHang, ruleDied, ruleSlowCall, ruleBoot, ruleMemory, ruleTime, ruleTransport, ruleLeft, ruleLogCut, ruleInfra, ruleApply, ruleBuild, ruleBaseBuild, ruleConfig, ruleQuarantine, ruleQuarantineOver}
+var Rules = []checks.Rule{ruleContents, ruleStep, ruleHang, ruleDied, ruleSlowCall, ruleBoot, ruleMemory, ruleTime, ruleTransport, ruleLeft, ruleLogCut, ruleEmulator, ruleInfra, ruleApply, ruleBuild, ruleBaseBuild, ruleConfig, ruleQuarantine, ruleQuarantineOver}
 
 var (
 	ruleContents = checks.Rule{ID: "contents.differ", Severity: checks.Error,
@@ -69,6 +69,10 @@ var (
 		Title:  "the console's log in the run folder is not whole",
 		Source: "the guest's console; what was shown was judged all the same",
 		Fix:    "a kernel that floods its console, or a full disk"}
+	ruleEmulator = checks.Rule{ID: "emulator.infra", Severity: checks.Error,
+		Title:  "the guest died of a fault of its emulator; this says nothing about the series",
+		Source: "QEMU before 8.1, TCG with several CPUs: code that the kernel patches may be executed as it was",
+		Fix:    "the cell runs again by itself; a newer QEMU, or KVM, does not do this"}
 	ruleInfra = checks.Rule{ID: "infra", Severity: checks.Error,
 		Title:  "patchcheck, the host or the guest image failed; this says nothing about the series",
 		Source: "-", Fix: "see the message; patchcheck doctor checks the host"}

@@ -148,6 +148,10 @@ func (m *matrix) power(ctx context.Context, k *guestKernel) (*session, error) {
 			if n := len(fs); n > 0 && fs[n-1].ID == console.Undecoded {
 				f.Evidence = append(append(f.Evidence, fs[n-1].Message), fs[n-1].Evidence...)
 			}
+			if m.accel == vm.TCG && staleBreakpoint(con.finish()) {
+				f.ID, f.Severity = ruleEmulator.ID, ruleEmulator.Severity
+				return nil, &cellError{f, checks.Infra, err}
+			}
 			return nil, &cellError{f, checks.Fail, err}
 		}
 		var ie *vm.InfraError
@@ -317,16 +321,33 @@ func (m *matrix) consoleFindings(s *session, c testplans.Cell, a *runfolder.Atte
 	if err := s.g.ConsoleErr(); err != nil {
 		found = append(found, ruleLogCut.New(checks.Where{Cell: c.ID()}, "the console's log was cut: %v", err))
 	}
+	emulator := m.accel == vm.TCG && staleBreakpoint(late)
 	for _, f := range s.findings(late) {
 		f.Where.Cell = c.ID()
+		if emulator {
+			f.Severity = checks.Note
+		}
 		if gates(f) {
 			a.Verdict = worst(a.Verdict, checks.Fail)
 			a.Token = ""
 		}
 		found = append(found, f)
 	}
+	if emulator {
+		found = append([]checks.Finding{ruleEmulator.New(checks.Where{Cell: c.ID()}, "the guest died of a fault of its emulator (%s); that says nothing about the kernel", late.Reports[0].Title)}, found...)
+		a.Verdict, a.Token = checks.Infra, ""
+	}
 	// The cause stands before its consequence.
 	a.Findings = append(found, a.Findings...)
+}
+
+// staleBreakpoint tells a kernel that died of a breakpoint which nobody had set.
+// Linux puts one on code that it patches (static keys, tracepoints) for as long
+// as that takes, see text_poke_bp() in arch/x86/kernel/alternative.c. QEMU
+// before 8.1 emulating several CPUs may execute a translation of it that is out
+// of date.
+func staleBreakpoint(rep console.Report) bool {
+	return len(rep.Reports) > 0 && rep.Reports[0].Class == console.Oops && strings.HasPrefix(rep.Reports[0].Title, "int3 in ")
 }
 
 // sweep is runAll with the attempts that were taken over; each cell that
@@ -446,15 +467,21 @@ func (m *matrix) farewell(ctx context.Context, s *session, c testplans.Cell, a *
 	}
 }
 
-// fresh runs one cell alone in a new guest.
+// fresh runs one cell alone in a new guest, in another one where our
+// infrastructure fails.
 func (m *matrix) fresh(ctx context.Context, k *guestKernel, c testplans.Cell) (*runfolder.Attempt, error) {
-	out, err := m.runAll(ctx, k, []testplans.Cell{c})
-	if err != nil {
-		return nil, err
+	for n := 0; ; n++ {
+		out, err := m.runAll(ctx, k, []testplans.Cell{c})
+		if err != nil {
+			return nil, err
+		}
+		a := out[c.ID()]
+		a.Fresh = true
+		if a.Verdict != checks.Infra || n == infraRetries {
+			return a, nil
+		}
+		m.inform(fmt.Sprintf("%s: guest %s gave no answer (%s); again", c.ID(), a.Guest, reason(a)))
 	}
-	a := out[c.ID()]
-	a.Fresh = true
-	return a, nil
 }
 
 // Limits of repetition: an infrastructure failure is tried again this often,
@@ -504,12 +531,18 @@ func (m *matrix) all(ctx context.Context, cells []testplans.Cell, save func(*run
 		if err != nil {
 			return err
 		}
+		if err := m.retry(ctx, role, byRole[role], results); err != nil {
+			return err
+		}
 	}
 	confirmed := map[string]*runfolder.Cell{}
 	count := map[string]int{}
 	for _, c := range cells {
 		cell := results[c.ID()]
-		if cell.Verdict == checks.Pass {
+		switch cell.Verdict {
+		case checks.Infra:
+			cell.Reason = reason(cell.Last())
+		case checks.Pass:
 			if err := m.checkTime(ctx, c, cell); err != nil {
 				return err
 			}
@@ -525,7 +558,7 @@ func (m *matrix) all(ctx context.Context, cells []testplans.Cell, save func(*run
 				}
 				continue
 			}
-		} else {
+		default:
 			sig := c.Kernel + " " + signature(cell.Last())
 			if count[sig] >= confirmations {
 				like := confirmed[sig]
@@ -545,28 +578,49 @@ func (m *matrix) all(ctx context.Context, cells []testplans.Cell, save func(*run
 	return nil
 }
 
+// retry runs cells again that our infrastructure failed, in fresh guests: they
+// have no answer yet.
+func (m *matrix) retry(ctx context.Context, role string, cells []testplans.Cell, results map[string]*runfolder.Cell) error {
+	for range infraRetries {
+		var todo []testplans.Cell
+		for _, c := range cells {
+			if r := results[c.ID()]; r != nil && r.Verdict == checks.Infra {
+				todo = append(todo, c)
+			}
+		}
+		if len(todo) == 0 {
+			return nil
+		}
+		m.step.Update("%s again, after a failure of the infrastructure", plural(len(todo), "cell", "cells"))
+		m.total += len(todo)
+		out, err := m.runAll(ctx, m.kernels[role], todo)
+		for _, c := range todo {
+			a := out[c.ID()]
+			if a == nil {
+				continue
+			}
+			cell := results[c.ID()]
+			cell.Attempts = append(cell.Attempts, *a)
+			cell.Verdict, cell.Findings = a.Verdict, a.Findings
+			if role == testplans.RoleBase {
+				m.base[place(c)] = a
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // attribute decides whose fault a failed cell is.
 func (m *matrix) attribute(ctx context.Context, c testplans.Cell, cell *runfolder.Cell) error {
 	again := func(k *guestKernel, c testplans.Cell, why string) (*runfolder.Attempt, error) {
 		m.step.Update("%s: %s", c.ID(), why)
 		return m.fresh(ctx, k, c)
 	}
-	first := cell.Attempts[0]
+	first := *cell.Last()
 	k := m.kernels[c.Kernel]
-	for n := 0; cell.Last().Verdict == checks.Infra && n < infraRetries; n++ {
-		a, err := again(k, c, "again in a fresh guest, after a failure of the infrastructure")
-		if err != nil {
-			return err
-		}
-		cell.Attempts = append(cell.Attempts, *a)
-	}
-	if last := cell.Last(); last.Verdict == checks.Infra || last.Verdict == checks.Pass {
-		cell.Verdict, cell.Findings = last.Verdict, last.Findings
-		if last.Verdict == checks.Infra {
-			cell.Reason = reason(last)
-		}
-		return nil
-	}
 	second, err := again(k, c, "again alone in a fresh guest")
 	if err != nil {
 		return err

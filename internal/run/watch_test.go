@@ -79,3 +79,17 @@ func TestCrashedBefore(t *testing.T) {
 		}
 	}
 }
+
+// A breakpoint that nobody set, in the first report, is the emulator's doing;
+// a trap for another reason is the kernel's.
+func TestStaleBreakpoint(t *testing.T) {
+	const regs = "[    3.0] CPU: 1 UID: 0 PID: 0 Comm: swapper/1 Not tainted 7.3.4 #1\n[    3.0] RIP: 0010:__schedule+0x1c3/0x370\n[    3.0] Call Trace:\n[    3.0]  schedule+0x10/0x20\n[    3.0] ---[ end trace 0000000000000000 ]---\n"
+	const int3, ud2, null = "[    3.0] Oops: int3: 0000 [#1] SMP\n", "[    3.0] Oops: invalid opcode: 0000 [#1] SMP\n", "[    2.0] BUG: kernel NULL pointer dereference, address: 0000000000000010\n[    2.0] Oops: Oops: 0000 [#1] SMP\n[    2.0] RIP: 0010:demo+0x1/0x2\n[    2.0] ---[ end trace 0000000000000000 ]---\n"
+	for log, want := range map[string]bool{"": false, int3 + regs: true, ud2 + regs: false, null + int3 + regs: false} {
+		w := newWatch("emulated")
+		w.Write([]byte(log))
+		if got := staleBreakpoint(w.finish()); got != want {
+			t.Errorf("%q: %v, %+v", log, got, w.finish().Reports)
+		}
+	}
+}
