@@ -83,10 +83,12 @@ func (a *app) benchHosts(ctx context.Context, f *benchFlags, h *hostFlags, o run
 	if waits {
 		fmt.Fprintln(a.stderr, nb.Text)
 	}
-	if waits || ctx.Err() != nil {
+	if remote.ForUser(err) || ctx.Err() != nil {
 		line := []string{"patchcheck", "bench", "--server", ro.Server, "--client", ro.Client, "--resume", rec.ID}
 		if waits {
 			line = append(line, "--arm", nb.Arm)
+		} else if ro.Arm != "" {
+			line = append(line, "--arm", ro.Arm)
 		}
 		if a.runs != "" {
 			line = append(line, "--out", a.runs)

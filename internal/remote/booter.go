@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"patchcheck/checks/guestlog"
 	"patchcheck/internal/bench"
 	"patchcheck/testplans"
 )
@@ -62,15 +63,22 @@ func (b *Booter) Conduct(ctx context.Context, o bench.Observer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	err := bench.Conduct(ctx, b.Record, stopper{b, cancel}, o)
-	var nb *NeedsBootError
-	var me *MissingError
-	switch cause := context.Cause(ctx); {
-	case errors.As(cause, &nb):
-		return nb
-	case errors.As(cause, &me):
-		return me
+	if cause := context.Cause(ctx); ForUser(cause) {
+		return cause
 	}
 	return err
+}
+
+// ForUser tells whether err is about something that only the user can change:
+// trying again is of no use, and the measurement can go on once it is done.
+func ForUser(err error) bool {
+	var nb *NeedsBootError
+	var me *MissingError
+	var hk *HostKeyError
+	var ae *AuthError
+	var mo *MountError
+	return errors.As(err, &nb) || errors.As(err, &me) || errors.As(err, &hk) || errors.As(err, &ae) ||
+		errors.As(err, &mo) && mo.Diagnosis.Class == guestlog.Setup
 }
 
 // first puts the arm that runs before the others of its block: a boot by hand
@@ -105,11 +113,7 @@ type stopper struct {
 
 func (s stopper) Boot(ctx context.Context, arm string, n int) (bench.Boot, error) {
 	boot, err := s.b.Boot(ctx, arm, n)
-	var nb *NeedsBootError
-	var me *MissingError
-	var hk *HostKeyError
-	var ae *AuthError
-	if errors.As(err, &nb) || errors.As(err, &me) || errors.As(err, &hk) || errors.As(err, &ae) {
+	if ForUser(err) {
 		s.cancel(err)
 	}
 	return boot, err
@@ -217,28 +221,17 @@ func (b *Booter) Look(ctx context.Context) (server, client Facts, err error) {
 // ready says what both machines lack, all at once.
 func ready(p *testplans.Plan, server, client Target, sf, cf Facts) error {
 	lines := append(sf.missing("server", server, p.Fabric.Proto), cf.missing("client", client, p.Fabric.Proto)...)
-	want := fmt.Sprintf("%s %d", p.Fabric.Proto, p.Fabric.Port)
-	switch {
-	case sf.Threads == 0:
+	if sf.Threads != nil && *sf.Threads == 0 {
 		lines = append(lines, fmt.Sprintf("nfsd does not run on %s: start it (systemctl start nfs-server)", server.Host))
-	case p.Fabric.Proto == "rdma" && !contains(sf.Portlist, want):
-		lines = append(lines, fmt.Sprintf("nfsd on %s does not listen on %q: as root,  echo '%s' > /proc/fs/nfsd/portlist", server.Host, want, want))
+	} else if sf.Portlist != nil {
+		if wrong, bad := guestlog.CheckPortlist(listeners(sf.Portlist), p.Fabric.Proto, p.Fabric.Port); bad {
+			lines = append(lines, fmt.Sprintf("%s: %s: as root,  echo '%s %d' > /proc/fs/nfsd/portlist", server.Host, wrong, p.Fabric.Proto, p.Fabric.Port))
+		}
 	}
 	if len(lines) > 0 {
 		return &MissingError{lines}
 	}
 	return nil
-}
-
-// contains looks for a line of portlist; listeners on IPv4 and IPv6 are lines
-// of their own.
-func contains(portlist []string, want string) bool {
-	for _, l := range portlist {
-		if strings.TrimSpace(l) == want {
-			return true
-		}
-	}
-	return false
 }
 
 // identity is an arm's pair of kernels.

@@ -83,8 +83,10 @@ type pair struct {
 	server, client *machine
 	build, boot    string // of the server's kernel
 	links          string
-	extra          string // further facts
-	fail           string // a command that fails when it holds this
+	extra          string                    // further facts
+	fail           string                    // a command that fails when it holds this
+	said           string                    // on standard error, by what fails
+	after          func(facts string) string // further facts, once something failed
 	opt            Options
 }
 
@@ -98,8 +100,8 @@ func newPair(t *testing.T) *pair {
 	t.Helper()
 	me, priv := ed25519Key(t)
 	host, _ := ed25519Key(t)
-	p := &pair{build: "aa", boot: "boot-1", links: "link mlx5_0|1|4: ACTIVE|100 Gb/sec (4X EDR)|Ethernet|eth0\n",
-		extra: "threads 8\nport rdma 20049\nport tcp 2049\ntool exportfs /usr/sbin/exportfs\ntool rpc.nfsd /usr/sbin/rpc.nfsd\ntool mount.nfs /sbin/mount.nfs\ntool fio /usr/bin/fio\nfio fio-3.36\n"}
+	p := &pair{said: "it does not work", build: "aa", boot: "boot-1", links: "link mlx5_0|1|4: ACTIVE|100 Gb/sec (4X EDR)|Ethernet|eth0\n",
+		extra: "threads 8\nportlist read\nport rdma 20049\nport tcp 2049\ntool exportfs /usr/sbin/exportfs\ntool rpc.nfsd /usr/sbin/rpc.nfsd\ntool mount.nfs /sbin/mount.nfs\ntool fio /usr/bin/fio\nfio fio-3.36\n"}
 	notes := func(id string) string {
 		return "notes " + base64.StdEncoding.EncodeToString(note("GNU", 3, []byte(strings.Repeat(id, 10)))) + "\n"
 	}
@@ -107,7 +109,10 @@ func newPair(t *testing.T) *pair {
 		return func(c, stdin string) (string, int) {
 			switch {
 			case p.fail != "" && strings.Contains(c, p.fail):
-				return "it does not work", 1
+				if p.after != nil {
+					p.extra = p.after(p.extra)
+				}
+				return p.said, 1
 			case c == "sh -s" && server:
 				return p.facts() + notes(p.build) + "boot_id " + p.boot + "\n", 0
 			case c == "sh -s":
@@ -269,7 +274,8 @@ func TestMissing(t *testing.T) {
 		{"no device", func(p *pair) { p.links = "" }, []string{"no RDMA device"}},
 		{"port down", func(p *pair) { p.links = strings.Replace(p.links, "4: ACTIVE", "1: DOWN", 1) }, []string{"no RDMA port is active"}},
 		{"no nfsd", func(p *pair) { p.extra = strings.Replace(p.extra, "threads 8", "threads 0", 1) }, []string{"nfsd does not run"}},
-		{"no listener", func(p *pair) { p.extra = strings.Replace(p.extra, "port rdma 20049\n", "", 1) }, []string{`does not listen on "rdma 20049"`}},
+		{"no listener", func(p *pair) { p.extra = strings.Replace(p.extra, "port rdma 20049\n", "", 1) }, []string{"nfsd has no rdma listener (20049 wanted)", "echo 'rdma 20049' > /proc/fs/nfsd/portlist"}},
+		{"other port", func(p *pair) { p.extra = strings.Replace(p.extra, "port rdma 20049\n", "port rdma 20050\n", 1) }, []string{"nfsd listens for rdma on port 20050, not on 20049"}},
 		{"no root", func(p *pair) { p.extra += "uid 1000\n" }, []string{"need root"}},
 	} {
 		p := newPair(t)
@@ -323,5 +329,61 @@ func TestSetUpFails(t *testing.T) {
 		if count(p.client, "mktemp") != count(p.client, "rmdir") {
 			t.Errorf("%s: the client keeps something: %q", fail, p.client.commands())
 		}
+	}
+}
+
+// A mount that fails is explained by the facts of both machines; those that
+// cannot be read are not blamed.
+func TestWhyNoMount(t *testing.T) {
+	const refused = "mount.nfs: Protocol not supported"
+	const fine = "versions +3 +4.1\nrpcrdma yes\n"
+	add := func(facts string) func(string) string { return func(s string) string { return s + facts } }
+	without := func(lines ...string) func(string) string {
+		return func(s string) string {
+			for _, l := range lines {
+				s = strings.Replace(s, l+"\n", "", 1)
+			}
+			return s
+		}
+	}
+	for _, c := range []struct {
+		name, said string
+		after      func(string) string // the facts after the mount was tried
+		want       string
+		forUser    bool
+	}{
+		{"client module", refused, add("versions +3\nrpcrdma no\n"), "client module: the client's kernel has no RPC-over-RDMA transport", true},
+		{"portlist", refused, without("port rdma 20049"), "server portlist: nfsd has no rdma listener", true},
+		{"version", refused, add("versions -3 +4 +4.1\nrpcrdma yes\n"), "version: the server does not serve NFSv3 (it has -3 +4 +4.1)", true},
+		{"nothing can be read", refused, without("portlist read", "port rdma 20049", "port tcp 2049"), "the cause cannot be told: not read: client module, server portlist, server versions", true},
+		{"only the listener can be read", refused, nil, "the cause cannot be told: not read: client module, server versions", true},
+		{"many addresses", refused, add(fine + "port rdma 20049\nport rdma 20049\nport rdma 20049\n"), "client module, server portlist and versions allow NFSv3 over rdma, yet the mount was refused", false},
+		{"export", "mount.nfs: access denied by server while mounting 192.0.2.1:/x", add(fine), "the server's exports do not allow this client", true},
+		{"time", "mount.nfs: Connection timed out", add(fine), "the server accepted nothing in time", false},
+		{"nothing known", "it does not work", add(fine), "", false},
+	} {
+		p := newPair(t)
+		p.fail, p.said, p.after = "mount -t nfs", c.said, c.after
+		b := p.booter(t, "")
+		b.Arm = bench.Base
+		_, err := b.Boot(context.Background(), bench.Base, 1)
+		var ce *CommandError
+		if !errors.As(err, &ce) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.said) || ForUser(err) != c.forUser {
+			t.Errorf("%s: want %q, and %q kept, for the user %v: %v", c.name, c.want, c.said, c.forUser, err)
+		}
+		var me *MountError
+		if errors.As(err, &me) != (c.want != "") {
+			t.Errorf("%s: %#v", c.name, err)
+		}
+	}
+	// What only the user can change is not tried again.
+	p := newPair(t)
+	p.fail, p.said, p.after = "mount -t nfs", refused, add("versions -3\nrpcrdma yes\n")
+	b := p.booter(t, t.TempDir())
+	b.Arm = bench.Base
+	err := b.Conduct(context.Background(), nil)
+	var me *MountError
+	if !errors.As(err, &me) || len(b.Record.Boots) != 0 {
+		t.Errorf("%v, boots %+v", err, b.Record.Boots)
 	}
 }

@@ -150,11 +150,15 @@ type Facts struct {
 	Root     bool              `json:"root"`
 	Sudo     bool              `json:"sudo,omitempty"` // sudo -n works
 	Links    []Link            `json:"links,omitempty"`
-	Tools    map[string]string `json:"tools,omitempty"` // program -> path
-	Fio      string            `json:"fio,omitempty"`   // fio --version
-	Threads  int               `json:"threads"`         // of nfsd
-	Portlist []string          `json:"portlist,omitempty"`
-	Load     float64           `json:"load"` // one minute
+	Tools    map[string]string `json:"tools,omitempty"`    // program -> path
+	Fio      string            `json:"fio,omitempty"`      // fio --version
+	Threads  *int              `json:"threads,omitempty"`  // of nfsd; nil: not to be read
+	Portlist []string          `json:"portlist,omitempty"` // of nfsd, "rdma 20049"; nil: not to be read
+	Versions string            `json:"versions,omitempty"` // of nfsd, "+3 -4.0 +4.1"; "": not to be read
+	// Transport says whether the kernel has RPC-over-RDMA, loaded or built in;
+	// nil: the machine does not show it.
+	Transport *bool   `json:"rpcrdma,omitempty"`
+	Load      float64 `json:"load"` // one minute
 }
 
 // Link is an RDMA port.
@@ -186,7 +190,10 @@ var programs = map[string][][3]string{
 }
 
 // factsScript prints one "key value" line for each fact; it needs no root and
-// changes nothing. sbin is not in everybody's path.
+// changes nothing. sbin is not in everybody's path. threads and versions of
+// nfsd are for root to read (fs/nfsd/nfsctl.c). Client and server transport are
+// one module, whose sysctls are there also when it is built in; mounting loads
+// it.
 const factsScript = `
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 p() { printf '%s %s\n' "$1" "$2"; }
@@ -204,7 +211,8 @@ p os "$(sed -n 's/^PRETTY_NAME=//p' /etc/os-release 2>/dev/null | tr -d '"')"
 p governor "$(cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor 2>/dev/null)"
 p load "$(cut -d' ' -f1 /proc/loadavg)"
 p uid "$(id -u)"
-if [ "$(id -u)" != 0 ] && sudo -n true 2>/dev/null; then p sudo yes; fi
+S=
+if [ "$(id -u)" != 0 ] && sudo -n true 2>/dev/null; then p sudo yes; S='sudo -n'; fi
 for d in /sys/class/infiniband/*/ports/*; do
   [ -d "$d" ] || continue
   n=${d#/sys/class/infiniband/}
@@ -214,8 +222,15 @@ for t in exportfs rpc.nfsd mount.nfs fio rdma; do
   f=$(command -v $t 2>/dev/null) && p tool "$t $f"
 done
 p fio "$(fio --version 2>/dev/null)"
-p threads "$(cat /proc/fs/nfsd/threads 2>/dev/null)"
-while read -r l; do p port "$l"; done 2>/dev/null < /proc/fs/nfsd/portlist
+N=/proc/fs/nfsd
+if [ -e $N/threads ]; then p threads "$($S cat $N/threads 2>/dev/null)"; else p threads 0; fi
+if l=$($S cat $N/portlist 2>/dev/null); then
+  p portlist read
+  printf '%s\n' "$l" | while read -r l; do [ -z "$l" ] || p port "$l"; done
+fi
+p versions "$($S cat $N/versions 2>/dev/null)"
+if [ -d /proc/sys/sunrpc/svc_rdma ] || [ -d /sys/module/rpcrdma ] || [ -d /sys/module/xprtrdma ]; then p rpcrdma yes
+elif [ -d /proc/sys/sunrpc ] && [ -d /sys/module ]; then p rpcrdma no; fi
 exit 0
 `
 
@@ -287,9 +302,18 @@ func parseFacts(out string) (Facts, error) {
 		case "fio":
 			f.Fio = v
 		case "threads":
-			f.Threads, _ = strconv.Atoi(v)
+			if n, err := strconv.Atoi(v); err == nil {
+				f.Threads = &n
+			}
+		case "portlist":
+			f.Portlist = []string{}
 		case "port":
 			f.Portlist = append(f.Portlist, v)
+		case "versions":
+			f.Versions = v
+		case "rpcrdma":
+			yes := v == "yes"
+			f.Transport = &yes
 		}
 	}
 	if f.Release == "" || f.BootID == "" {

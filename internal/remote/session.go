@@ -117,7 +117,7 @@ func open(ctx context.Context, server, client *Host, p *testplans.Plan, address 
 		what = "[" + address + "]:" + export
 	}
 	if err := step(client, []string{"umount", s.mount}, "mount", "-t", "nfs", "-o", opts, what, s.mount); err != nil {
-		return s, err
+		return s, whyNoMount(ctx, server, client, p, err)
 	}
 	stats, err := client.Run(ctx, "", "cat", "/proc/self/mountstats")
 	if err != nil {

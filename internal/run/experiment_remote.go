@@ -5,7 +5,6 @@ package run
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -187,11 +186,9 @@ func (e *RemoteExperiment) Conduct(ctx context.Context, o measure.Observer) erro
 }
 
 // End writes the verdict and gives the run folder up. A measurement that waits
-// for a boot has none yet.
+// for the user has none yet.
 func (e *RemoteExperiment) End(ctx context.Context, err error) error {
-	var nb *remote.NeedsBootError
-	var me *remote.MissingError
-	if errors.As(err, &nb) || errors.As(err, &me) {
+	if remote.ForUser(err) {
 		defer e.r.rec.Close()
 		return e.r.save()
 	}

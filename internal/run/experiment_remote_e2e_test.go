@@ -53,7 +53,7 @@ func TestBenchRemote(t *testing.T) {
 	}
 	// Before there is a link, what is missing is said and nothing is done.
 	_, _, err = e.Look(ctx)
-	if err == nil || !strings.Contains(err.Error(), "no RDMA device") || !strings.Contains(err.Error(), `does not listen on "rdma 20049"`) {
+	if err == nil || !strings.Contains(err.Error(), "no RDMA device") || !strings.Contains(err.Error(), "nfsd has no rdma listener (20049 wanted)") {
 		t.Errorf("not ready: %v", err)
 	}
 	f := p.Fabric
@@ -62,6 +62,10 @@ func TestBenchRemote(t *testing.T) {
 	}
 	if err := g.Call(ctx, guestproto.VerbNFSListen, guestproto.NFSListen{Proto: f.Proto, Port: f.Port}, nil, nil); err != nil {
 		t.Fatal(err)
+	}
+	sf, _, err := e.Look(ctx)
+	if err != nil || sf.Threads == nil || *sf.Threads != p.Server.Threads || !strings.Contains(sf.Versions, "+3") || sf.Transport == nil || !*sf.Transport {
+		t.Errorf("facts of a ready server: %v, %+v", err, sf)
 	}
 	rec := e.Record()
 	if err := rec.Prepare(e.Folder(), rec.Design); err != nil {
