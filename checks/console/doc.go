@@ -4,9 +4,9 @@
 // the last byte, and says what went wrong: a class, a title that stays the
 // same over addresses, compilers and CPUs, and the lines that prove it.
 //
-// It is pure: text in, facts out. It decodes no addresses (Crash.Text is the
-// block to feed to the tree's scripts/decode_stacktrace.sh) and decides no
-// verdict of a cell.
+// It is pure: text in, facts out. It decodes no addresses itself: Symbols lists
+// those of a report, internal/kernel asks the tree's own script for their lines,
+// and Decode puts them where they belong. It decides no verdict of a cell.
 //
 // Three layers:
 //

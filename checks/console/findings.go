@@ -9,12 +9,12 @@ import (
 	"patchcheck/checks"
 )
 
-// evidenceLines of a report go into a finding; the run folder has them all.
-const evidenceLines = 40
+// EvidenceLines of a report go into a finding; the run folder has them all.
+const EvidenceLines = 40
 
 // source of a class: where the kernel prints or documents it.
 var sources = map[Class]struct{ title, source, fix string }{
-	Oops:        {"the kernel took a trap in its own code", "arch/*/mm/fault.c; Documentation/admin-guide/bug-hunting.rst", "look at the function that the title names; decode the trace with scripts/decode_stacktrace.sh"},
+	Oops:        {"the kernel took a trap in its own code", "arch/*/mm/fault.c; Documentation/admin-guide/bug-hunting.rst", "look at the function that the title names; with debug info in the kernel (configuration fragment debuginfo) the frames come with file and line"},
 	Bug:         {"the kernel found its own state to be impossible", "lib/bug.c, lib/list_debug.c, mm/slub.c; Documentation/admin-guide/bug-hunting.rst", "read the condition at the file and line that the report names"},
 	Warn:        {"a WARN_ON fired", "kernel/panic.c; Documentation/process/deprecated.rst", "read the condition at the file and line that the report names"},
 	KASAN:       {"bad memory access found by KASAN", "Documentation/dev-tools/kasan.rst", "compare the access with the traces of allocation and free in the report"},
@@ -40,6 +40,7 @@ var sources = map[Class]struct{ title, source, fix string }{
 const (
 	Truncated = "console.truncated"
 	Dropped   = "console.dropped"
+	Undecoded = "console.undecoded"
 )
 
 // Rules are the findings that this package can make.
@@ -55,6 +56,7 @@ var Rules = func() []checks.Rule {
 	rs = append(rs,
 		checks.Rule{ID: "console.consequence", Severity: checks.Note, Title: "a report that an earlier one probably caused", Source: "kernel taint and order of the reports", Fix: "look at the first report"},
 		checks.Rule{ID: Truncated, Severity: checks.Warning, Title: "the console log ends within a report", Source: "no end mark and no stack trace", Fix: "let the guest live a few seconds longer after the first line of a report"},
+		checks.Rule{ID: Undecoded, Severity: checks.Note, Title: "frames were not decoded to file and line", Source: "the tree's scripts/decode_stacktrace.sh", Fix: "see the reason; the frames stand as they were logged"},
 		checks.Rule{ID: Dropped, Severity: checks.Warning, Title: "the console lost kernel messages", Source: "kernel/printk/printk.c", Fix: "read dmesg of the guest too, raise log_buf_len, or log less"},
 		checks.Rule{ID: "console.test-fail", Severity: checks.Error, Title: "a KUnit test of the kernel failed", Source: "Documentation/dev-tools/ktap.rst", Fix: "the lines before \"not ok\" say what was expected"},
 		checks.Rule{ID: "console.boot-fail", Severity: checks.Error, Title: "the guest did not reach its init", Source: "init/main.c, init/do_mounts.c", Fix: "see the reason"},
@@ -72,13 +74,18 @@ func rule(id string) checks.Rule {
 	return checks.Rule{ID: id, Severity: checks.Error}
 }
 
-// Findings turns a report into findings: one for each title, and one for each
-// thing that limits what the log can prove.
+// Findings turns a report into findings: one for each title, in order, and one
+// for each thing that limits what the log can prove. A finding's place is the
+// line of the log, or the line of the source when the report was decoded.
 func Findings(r Report) []checks.Finding {
 	var out []checks.Finding
 	for _, c := range r.Reports {
 		ru := rule("console." + string(c.Class))
-		f := ru.New(checks.Where{Line: c.Line}, "%s", c.Title)
+		where := checks.Where{Line: c.Line}
+		if c.At != nil {
+			where = checks.Where{File: c.At.File, Line: c.At.Line}
+		}
+		f := ru.New(where, "%s", c.Title)
 		if c.Count > 1 {
 			f.Message += fmt.Sprintf(" (%d times)", c.Count)
 		}
@@ -94,8 +101,8 @@ func Findings(r Report) []checks.Finding {
 			f.Message += "; TRUNCATED: the log ends within this report"
 		}
 		f.Evidence = c.Text
-		if len(f.Evidence) > evidenceLines {
-			f.Evidence = f.Evidence[:evidenceLines:evidenceLines]
+		if len(f.Evidence) > EvidenceLines {
+			f.Evidence = f.Evidence[:EvidenceLines:EvidenceLines]
 		}
 		out = append(out, f)
 	}
@@ -116,4 +123,14 @@ func Findings(r Report) []checks.Finding {
 		}
 	}
 	return out
+}
+
+// NotDecoded is the finding that frames could not be decoded, and why; said is
+// what the tools printed.
+func NotDecoded(why string, said []string) checks.Finding {
+	f := rule(Undecoded).New(checks.Where{}, "%s", visible(why))
+	for _, l := range said {
+		f.Evidence = append(f.Evidence, visible(l))
+	}
+	return f
 }

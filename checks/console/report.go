@@ -31,9 +31,10 @@ type Crash struct {
 	Suspect     string `json:"suspect,omitempty"`     // why it may be false
 	Boot        string `json:"boot,omitempty"`        // a panic that says why the guest did not boot
 
-	Frames []Frame `json:"frames,omitempty"` // the trace to look at, innermost first
-	// Text holds the report's lines as logged, escapes neutralised: evidence,
-	// and the input of the tree's scripts/decode_stacktrace.sh.
+	Frames []Frame   `json:"frames,omitempty"` // the trace to look at, innermost first
+	At     *Position `json:"at,omitempty"`     // the source line to look at first; nil before Decode
+	// Text holds the report's lines as logged, escapes neutralised: evidence.
+	// Decode adds file and line to its frames.
 	Text []string `json:"text,omitempty"`
 	Last []string `json:"last,omitempty"` // text of the last repeat, when there was one
 }

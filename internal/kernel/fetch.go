@@ -305,6 +305,8 @@ func debugCommand(saved, object, out string) (string, error) {
 		return "", fmt.Errorf("the command that made %s is not a plain compile", object)
 	}
 	saved = strings.Replace(saved+" ", to, " -o "+proc.Quote([]string{out})+" ", 1)
+	// CONFIG_DEBUG_INFO_REDUCED leaves out the types that are looked for here.
+	saved = strings.ReplaceAll(saved, " -femit-struct-debug-baseonly ", " ")
 	return saved + "-g -gdwarf-4 -gno-split-dwarf -fno-eliminate-unused-debug-types -w", nil
 }
 

@@ -909,7 +909,7 @@ func TestNextSeries(t *testing.T) {
 }
 
 func TestDebugCommand(t *testing.T) {
-	saved := `gcc -Wp,-MMD,net/.a.o.d -DX='"a"' -DY='$(pound)' -DZ=$$1 -c -o net/a.o /src/net/a.c   ; ./tools/objtool/objtool --orc net/a.o`
+	saved := `gcc -Wp,-MMD,net/.a.o.d -DX='"a"' -DY='$(pound)' -DZ=$$1 -g -femit-struct-debug-baseonly -c -o net/a.o /src/net/a.c   ; ./tools/objtool/objtool --orc net/a.o`
 	got, err := debugCommand(saved, "net/a.o", "/tmp/x.o")
 	if err != nil {
 		t.Fatal(err)
@@ -919,7 +919,7 @@ func TestDebugCommand(t *testing.T) {
 			t.Errorf("%q lacks %q", got, want)
 		}
 	}
-	for _, bad := range []string{"-MMD", "objtool", "net/a.o"} {
+	for _, bad := range []string{"-MMD", "objtool", "net/a.o", "-femit-struct"} {
 		if strings.Contains(got, bad) {
 			t.Errorf("%q holds %q", got, bad)
 		}

@@ -25,8 +25,15 @@ type Script struct {
 	Folders []string
 	// Argv is run in that folder: "perl scripts/checkpatch.pl 0001.patch".
 	Argv      []string
+	Stdin     []byte
 	NoSandbox bool
 	MaxOutput int // bytes of each stream; 0 means 16 MiB
+	// Reads are files and folders of this host, by absolute path, that it may
+	// read besides.
+	Reads []string
+	// Hostile says that what it reads was made by a series: then it does not run
+	// unconfined unless NoSandbox says so.
+	Hostile bool
 }
 
 // scriptSandbox is how a script of the tree is confined. The script is the
@@ -59,6 +66,9 @@ func RunScript(ctx context.Context, s Script) (proc.Result, error) {
 	sb, err := scriptSandbox(ctx, s.NoSandbox)
 	if err != nil {
 		return none, err
+	}
+	if s.Hostile && !sb.Enabled && !s.NoSandbox {
+		return none, &InfraError{What: fmt.Sprintf("what a series made is not given to %s unconfined, and %s", s.Argv[0], sb.Reason)}
 	}
 	dir, err := os.MkdirTemp("", "patchcheck-script-")
 	if err != nil {
@@ -94,8 +104,8 @@ func RunScript(ctx context.Context, s Script) (proc.Result, error) {
 	if most == 0 {
 		most = 16 << 20
 	}
-	res, err := sb.run(ctx, append([]string{dir}, outside(tool)...), nil, env,
-		proc.Cmd{Argv: append([]string{tool}, s.Argv[1:]...), Dir: dir, MaxOutput: most, Stdin: bytes.NewReader(nil)})
+	res, err := sb.run(ctx, append(append([]string{dir}, outside(tool)...), s.Reads...), nil, env,
+		proc.Cmd{Argv: append([]string{tool}, s.Argv[1:]...), Dir: dir, MaxOutput: most, Stdin: bytes.NewReader(s.Stdin)})
 	res.Stdout = bytes.ReplaceAll(res.Stdout, []byte(dir+"/"), nil)
 	res.Stderr = bytes.ReplaceAll(res.Stderr, []byte(dir+"/"), nil)
 	return res, err

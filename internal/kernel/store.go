@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"patchcheck/internal/cache"
+	kernelconfigs "patchcheck/kernel-configs"
 )
 
 // Role says what a kernel stands for in a run.
@@ -30,6 +31,7 @@ const (
 // Files of a kernel's cache entry.
 const (
 	imageName  = "bzImage"
+	debugName  = "vmlinux"
 	configName = "config"
 	mapName    = "System.map"
 	ledgerName = "ledger.json"
@@ -61,6 +63,10 @@ type Kernel struct {
 	Built     time.Time     `json:"built"`
 	ImageSHA  string        `json:"image_sha256,omitempty"`
 	ConfigSHA string        `json:"config_sha256"`
+	// DebugSHA is the hash of vmlinux, which a kernel with CONFIG_DEBUG_INFO
+	// keeps; Source is where the sources lay whose names are in it.
+	DebugSHA string `json:"vmlinux_sha256,omitempty"`
+	Source   string `json:"source,omitempty"`
 
 	Dir    string `json:"-"` // of the cache entry
 	Reused bool   `json:"-"` // was in the cache already
@@ -72,6 +78,14 @@ func (k *Kernel) Image() string {
 		return ""
 	}
 	return filepath.Join(k.Dir, imageName)
+}
+
+// Vmlinux is the path of the kernel with its debug info; "" when it has none.
+func (k *Kernel) Vmlinux() string {
+	if k.DebugSHA == "" {
+		return ""
+	}
+	return filepath.Join(k.Dir, debugName)
 }
 
 // ConfigPath, SystemMap, LogPath are paths of the entry's files.
@@ -157,6 +171,10 @@ func (r *Request) key(ctx context.Context, tc *Toolchain) (string, string, error
 	if len(chain) > 1 {
 		parts = append(parts, chainHash(chain[:len(chain)-1]))
 	}
+	if r.wantsDebugInfo() && bootable(r.targets()) {
+		// Entries of earlier versions have no vmlinux.
+		parts = append(parts, debugName)
+	}
 	h := sha256.New()
 	enc := json.NewEncoder(h)
 	for _, v := range parts {
@@ -165,6 +183,22 @@ func (r *Request) key(ctx context.Context, tc *Toolchain) (string, string, error
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil))[:32], oh, nil
+}
+
+// wantsDebugInfo says that the fragments ask for debug info. A base target such
+// as allyesconfig may bring it without being asked.
+func (r *Request) wantsDebugInfo() bool {
+	for _, s := range r.Config.Fragments.Symbols {
+		if strings.HasPrefix(s.Name, "DEBUG_INFO") && s.Name != "DEBUG_INFO_NONE" && s.Value == "y" {
+			return true
+		}
+	}
+	return false
+}
+
+// bootable says whether the targets make a kernel that boots.
+func bootable(targets []string) bool {
+	return slices.Contains(targets, "bzImage") || slices.Contains(targets, "all")
 }
 
 // chain lists the states that may run before and for this kernel, as Trust
@@ -352,12 +386,13 @@ func (s *Store) build(ctx context.Context, w *Workspace, tc *Toolchain, r *Reque
 		if err := w.take(".config", filepath.Join(dir, configName), &k.ConfigSHA); err != nil {
 			return err
 		}
-		for _, t := range opt.Targets {
-			if t == "bzImage" || t == "all" {
-				image := filepath.Join("arch", srcArch(r.Config.arch()), "boot", "bzImage")
-				if err := w.take(image, filepath.Join(dir, imageName), &k.ImageSHA); err != nil {
-					return err
-				}
+		if bootable(opt.Targets) {
+			image := filepath.Join("arch", srcArch(r.Config.arch()), "boot", "bzImage")
+			if err := w.take(image, filepath.Join(dir, imageName), &k.ImageSHA); err != nil {
+				return err
+			}
+			if err := s.takeDebugInfo(w, dir, k); err != nil {
+				return err
 			}
 		}
 		// Object-only builds have none.
@@ -389,6 +424,40 @@ func (s *Store) build(ctx context.Context, w *Workspace, tc *Toolchain, r *Reque
 		}
 	}
 	return k, nil
+}
+
+// mostDebugInfo bounds the vmlinux that is kept, in bytes. One of allyesconfig
+// has 1 GiB.
+const mostDebugInfo = 4 << 30
+
+// takeDebugInfo keeps vmlinux of a kernel with debug info. It is kept as it was
+// linked: nm and addr2line run once for each frame of a crash, and would
+// inflate a compressed one each time.
+func (s *Store) takeDebugInfo(w *Workspace, dir string, k *Kernel) error {
+	f, err := os.Open(filepath.Join(dir, configName))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	c, err := kernelconfigs.ParseConfig(f)
+	if err != nil || c["DEBUG_INFO"] != "y" {
+		return err
+	}
+	v, err := w.openObj(debugName)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	fi, err := v.Stat()
+	if err != nil {
+		return err
+	}
+	if fi.Size() > mostDebugInfo {
+		s.notify("vmlinux has %d MiB and is not kept; crashes of this kernel are not decoded to file and line", fi.Size()>>20)
+		return nil
+	}
+	k.Source = w.Src
+	return w.take(debugName, filepath.Join(dir, debugName), &k.DebugSHA)
 }
 
 // enter brings the sources and the object folder to a request's state.
