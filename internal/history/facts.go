@@ -120,7 +120,7 @@ func FromRun(r *runfolder.Run) *Facts {
 	for _, c := range r.Cells {
 		last := c.Last()
 		f.Cells = append(f.Cells, Cell{ID: c.ID, Verdict: c.Verdict, Signature: Signature(c.Findings), Reason: c.Reason, Key: c.Key, Reused: c.Reused,
-			Attempts: len(c.Attempts), Work: workTime(last), Elapsed: last.Elapsed, Quarantined: c.Quarantine != nil, Values: last.Values})
+			Attempts: len(c.Attempts), Work: last.WorkTime(), Elapsed: last.Elapsed, Quarantined: c.Quarantine != nil, Values: last.Values})
 		f.attempts[c.ID] = c.Attempts
 		if c.Reused == "" {
 			f.Executed += len(c.Attempts)
@@ -161,17 +161,6 @@ func Signature(fs []checks.Finding) string {
 	}
 	slices.Sort(ids)
 	return strings.Join(ids, " ")
-}
-
-// workTime is the time of an attempt's reads and writes: what is left without
-// booting, mounting and comparing.
-func workTime(a *runfolder.Attempt) (d time.Duration) {
-	for _, s := range a.Steps {
-		if strings.Contains(s.Name, ": write") || strings.Contains(s.Name, ": read") {
-			d += s.Elapsed
-		}
-	}
-	return d
 }
 
 // versions lists what a run's answer may depend on beside tree, series and

@@ -213,7 +213,7 @@ func put(ctx context.Context, tx *sql.Tx, f *Facts, keepNight bool) error {
 		for i := range f.attempts[c.ID] {
 			a := &f.attempts[c.ID][i]
 			if err := s.insert("attempts (run, cell, attempt, guest, kernel, accel, fresh, verdict, started, work_ms, elapsed_ms)",
-				run, cell, i+1, a.Guest, a.Kernel, a.Accel, b2i(a.Fresh), string(a.Verdict), ms(a.Started), workTime(a).Milliseconds(), a.Elapsed.Milliseconds()); err != nil {
+				run, cell, i+1, a.Guest, a.Kernel, a.Accel, b2i(a.Fresh), string(a.Verdict), ms(a.Started), a.WorkTime().Milliseconds(), a.Elapsed.Milliseconds()); err != nil {
 				return err
 			}
 		}

@@ -160,16 +160,45 @@ func growing(tail []*runfolder.Attempt) string {
 	return strings.Join(parts, ", ")
 }
 
-// slower compares the time of the same workload on both kernels. Under TCG on
-// a shared host only a large factor means anything; it is confirmed by fresh
-// guests before it is a finding.
-const slowFactor = 1.6
+// span is a part of a cell whose time is compared with the same cell on the
+// base kernel. Under TCG on a shared host only a large factor means anything,
+// and one short step may wait a second for a CPU; fresh guests confirm it
+// before it is a finding.
+type span struct {
+	what   string
+	of     func(*runfolder.Attempt) time.Duration
+	factor float64       // times as long
+	more   time.Duration // and at least this much longer
+}
 
-func workTime(a *runfolder.Attempt) (d time.Duration) {
-	for _, s := range a.Steps {
-		if strings.Contains(s.Name, ": write") || strings.Contains(s.Name, ": read") {
-			d += s.Elapsed
+var spans = []span{
+	{"reads and writes", (*runfolder.Attempt).WorkTime, 1.6, 0},
+	{"the mount", stepTime("mount"), 3, time.Second},
+	{"the umount", stepTime("umount"), 3, time.Second},
+	{"removing files", stepTime("remove"), 3, time.Second},
+	{"adding the link", stepTime("add link"), 3, time.Second},
+	{"removing the link", stepTime("remove link"), 3, time.Second},
+}
+
+func stepTime(name string) func(*runfolder.Attempt) time.Duration {
+	return func(a *runfolder.Attempt) (d time.Duration) {
+		for _, s := range a.Steps {
+			if s.Name == name {
+				d += s.Elapsed
+			}
 		}
+		return d
 	}
-	return d
+}
+
+// ratio is how many times as long the span took in p as in b, 0 where that is
+// too little to be worth a word. slow stretches the least difference, as it
+// does deadlines.
+func (s span) ratio(p, b *runfolder.Attempt, slow float64) float64 {
+	dp, db := s.of(p), s.of(b)
+	r := float64(dp) / float64(max(1, db))
+	if r < s.factor || float64(dp-db) < slow*float64(s.more) {
+		return 0
+	}
+	return r
 }

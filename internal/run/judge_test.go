@@ -5,6 +5,7 @@ package run
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"patchcheck/checks"
 	"patchcheck/internal/guestproto"
@@ -112,6 +113,37 @@ func TestOnlyLeaks(t *testing.T) {
 	} {
 		if got := onlyLeaks(&runfolder.Attempt{Findings: c.in}); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+// A step that is a little slow is no finding; one that takes seconds more is.
+func TestSpans(t *testing.T) {
+	steps := func(work, mount time.Duration) *runfolder.Attempt {
+		return &runfolder.Attempt{Steps: []runfolder.CellStep{{Name: "mount", Elapsed: mount}, {Name: "direct: write", Elapsed: work / 2}, {Name: "direct: compare the exported file", Elapsed: time.Hour}, {Name: "direct: read in calls of 4 KiB", Elapsed: work / 2}}}
+	}
+	base := steps(4*time.Second, 100*time.Millisecond)
+	for _, c := range []struct {
+		name string
+		p    *runfolder.Attempt
+		slow float64
+		want string
+	}{
+		{"the same", base, 1, ""},
+		{"a busy host", steps(6*time.Second, 900*time.Millisecond), 1, ""},
+		{"slow I/O", steps(7*time.Second, 100*time.Millisecond), 1, "reads and writes"},
+		{"slow mount", steps(4*time.Second, 3100*time.Millisecond), 1, "the mount"},
+		{"slow mount of a kernel that is slow anyway", steps(4*time.Second, 3100*time.Millisecond), 10, ""},
+		{"nothing recorded", &runfolder.Attempt{}, 1, ""},
+	} {
+		var got []string
+		for _, s := range spans {
+			if s.ratio(c.p, base, c.slow) > 0 {
+				got = append(got, s.what)
+			}
+		}
+		if g := strings.Join(got, ", "); g != c.want {
+			t.Errorf("%s: %q, want %q", c.name, g, c.want)
 		}
 	}
 }

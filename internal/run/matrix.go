@@ -32,6 +32,7 @@ type guestKernel struct {
 	absent  []string
 	lines   lines    // of its addresses; nil without debug info
 	touched []string // files that the series changes
+	source  func(checks.Where) *checks.Source
 }
 
 // matrix runs cells in guests and attributes their failures.
@@ -60,10 +61,11 @@ type matrix struct {
 
 // session is one guest with its console under watch.
 type session struct {
-	g    *vm.Guest
-	b    *bench
-	con  *watch
-	name string
+	g      *vm.Guest
+	b      *bench
+	con    *watch
+	name   string
+	kernel *guestKernel
 	// decode puts file and line to the frames of a report, see decoding; nil in
 	// tests.
 	decode func(*console.Report) *checks.Finding
@@ -113,7 +115,7 @@ func (m *matrix) power(ctx context.Context, k *guestKernel) (*session, error) {
 		slow = "the guest was emulated (TCG)"
 	}
 	con := newWatch(slow)
-	s := &session{con: con, name: name, decode: decoding(ctx, k.lines, k.touched)}
+	s := &session{con: con, name: name, kernel: k, decode: decoding(ctx, k.lines, k.touched)}
 	cfg := vm.Config{
 		Kernel: k.image, KernelConfig: k.config, Initrds: []string{m.initrd},
 		Append: m.plan.Guest.Append, CPUs: m.plan.Guest.CPUs, MemMiB: int(m.plan.Guest.Memory >> 20),
@@ -138,9 +140,8 @@ func (m *matrix) power(ctx context.Context, k *guestKernel) (*session, error) {
 				if gates(cf) {
 					f.Evidence = append(cf.Evidence, f.Evidence...)
 					f.Message += "; " + cf.Message
-					f.Where.File = cf.Where.File
 					if cf.Where.File != "" {
-						f.Where.Line = cf.Where.Line
+						f.Where.File, f.Where.Line, f.Source = cf.Where.File, cf.Where.Line, cf.Source
 					}
 					break
 				}
@@ -297,6 +298,11 @@ func (s *session) findings(rep console.Report) []checks.Finding {
 		note = s.decode(&rep)
 	}
 	fs := console.Findings(rep)
+	for i := range fs {
+		if s.kernel != nil && s.kernel.source != nil {
+			fs[i].Source = s.kernel.source(fs[i].Where)
+		}
+	}
 	if note != nil {
 		fs = append(fs, *note)
 	}
@@ -703,15 +709,24 @@ func (m *matrix) checkTime(ctx context.Context, c testplans.Cell, cell *runfolde
 	if c.Kernel != testplans.RolePatched || base == nil || base.Verdict != checks.Pass {
 		return nil
 	}
-	ratio := func(p, b *runfolder.Attempt) float64 { return float64(workTime(p)) / float64(max(1, workTime(b))) }
-	if ratio(cell.Last(), base) < slowFactor {
+	for _, t := range spans {
+		if err := m.checkSpan(ctx, c, cell, base, t); err != nil || cell.Verdict != checks.Pass {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *matrix) checkSpan(ctx context.Context, c testplans.Cell, cell *runfolder.Cell, base *runfolder.Attempt, t span) error {
+	slow := slowness(m.plan, 0)
+	least := t.ratio(cell.Last(), base, slow)
+	if least == 0 {
 		return nil
 	}
 	// One slow stretch of the host looks the same: both again, in turn.
-	least := ratio(cell.Last(), base)
 	var lastP, lastB *runfolder.Attempt
 	for range 2 {
-		m.step.Update("%s: took %.1f times as long as on base, again", c.ID(), least)
+		m.step.Update("%s: %s took %.1f times as long as on base, again", c.ID(), t.what, least)
 		b, p, err := m.pair(ctx, c)
 		if err != nil {
 			return err
@@ -721,13 +736,13 @@ func (m *matrix) checkTime(ctx context.Context, c testplans.Cell, cell *runfolde
 			return nil
 		}
 		lastP, lastB = p, b
-		if least = min(least, ratio(p, b)); least < slowFactor {
+		if least = min(least, t.ratio(p, b, slow)); least == 0 {
 			return nil
 		}
 	}
 	cell.Attempts = append(cell.Attempts, *lastP)
-	f := ruleTime.New(checks.Where{Cell: c.ID()}, "reads and writes took %.1f times as long as on the base kernel, in 3 of 3 comparisons (last: %v against %v)",
-		least, workTime(lastP).Round(time.Millisecond), workTime(lastB).Round(time.Millisecond))
+	f := ruleTime.New(checks.Where{Cell: c.ID()}, "%s took %.1f times as long as on the base kernel, in 3 of 3 comparisons (last: %v against %v)",
+		t.what, least, t.of(lastP).Round(time.Millisecond), t.of(lastB).Round(time.Millisecond))
 	cell.Findings = append(cell.Findings, f)
 	cell.Verdict, cell.Reason = checks.Fail, f.Message
 	return nil

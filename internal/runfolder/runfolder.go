@@ -296,6 +296,17 @@ type CellStep struct {
 	Result  json.RawMessage `json:"result,omitempty"`
 }
 
+// WorkTime is the time of the attempt's reads and writes: what is left without
+// booting, mounting and comparing.
+func (a *Attempt) WorkTime() (d time.Duration) {
+	for _, s := range a.Steps {
+		if strings.Contains(s.Name, ": write") || strings.Contains(s.Name, ": read") {
+			d += s.Elapsed
+		}
+	}
+	return d
+}
+
 // Last is the attempt that decides.
 func (c *Cell) Last() *Attempt {
 	if len(c.Attempts) == 0 {
