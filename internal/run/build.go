@@ -358,7 +358,7 @@ func (r *runner) guestKernel(ctx context.Context, role string, q kernel.Request,
 	rec := r.rec.Kernels[role]
 	rec.Absent = absent
 	r.rec.Kernels[role] = rec
-	return &guestKernel{role: role, key: k.Key, release: k.Release, image: k.Image(), config: k.ConfigPath(), probes: pr, absent: absent, lines: r.linesOf(k), touched: touched(r.ser)}, nil
+	return &guestKernel{role: role, key: k.Key, release: k.Release, image: k.Image(), config: k.ConfigPath(), probes: pr, absent: absent, lines: r.linesOf(k), source: r.sourceOf(q), touched: touched(r.ser)}, nil
 }
 
 // noMember says that a kernel lacks a struct member, which a plan may allow.

@@ -32,6 +32,25 @@ func (r *runner) linesOf(k *kernel.Kernel) lines {
 	return &kernel.Decoder{Vmlinux: k.Vmlinux(), Script: script, Source: k.Source, NoSandbox: r.o.NoSandbox}
 }
 
+// sourceOf gives the lines around a place in the sources that a kernel was built
+// from, nil where there are none.
+func (r *runner) sourceOf(q kernel.Request) func(checks.Where) *checks.Source {
+	return func(w checks.Where) *checks.Source {
+		if w.File == "" || w.Line < 1 {
+			return nil
+		}
+		read := r.tree.ReadFile
+		if q.Overlay != nil && slices.Contains(q.Overlay.Paths(), w.File) {
+			read = q.Overlay.ReadFile
+		}
+		b, mode, err := read(w.File)
+		if err != nil || !mode.IsRegular() {
+			return nil
+		}
+		return linesAround(b, w)
+	}
+}
+
 // decoding gives what puts file and line to a report's frames: of the lines that
 // a finding shows, with the first frame in a touched file as the place to look
 // at. What could not be decoded stands as it was, and the finding returned says

@@ -27,6 +27,11 @@ func sourceAround(o *diff.Overlay, w checks.Where) *checks.Source {
 	if err != nil {
 		return nil
 	}
+	return linesAround(b, w)
+}
+
+// linesAround is sourceAround for a file's content.
+func linesAround(b []byte, w checks.Where) *checks.Source {
 	lines := strings.Split(string(b), "\n")
 	if w.Line > len(lines) {
 		return nil
