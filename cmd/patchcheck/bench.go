@@ -302,7 +302,7 @@ func (v *benchView) Looked(l bench.Look) {
 	if l.Stop != "" {
 		what = "stop: " + l.Stop
 	}
-	fmt.Fprintf(v.w, "look at %d boots of each: %s %+.4g %s (%.4g to %.4g); %s\n", l.Boots, l.Metric, l.Diff, l.Unit, l.Lo, l.Hi, what)
+	fmt.Fprintf(v.w, "look at %d boots of each: %s; %s\n", l.Boots, l, what)
 }
 
 // openBench finds an experiment by run folder, by id, or the newest for "" and

@@ -4,6 +4,7 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,7 +99,7 @@ func (c *conductor) blocks(ctx context.Context) error {
 		if slices.ContainsFunc(e.Looks, func(l Look) bool { return l.Boots == block }) {
 			continue // of an earlier session
 		}
-		stop, err := c.look(block, false)
+		stop, err := c.look(block, "")
 		if err != nil {
 			return err
 		}
@@ -302,10 +303,11 @@ func (e *Experiment) used(block int, arm string) *Boot {
 }
 
 // look analyses the primary metric at n boots an arm and applies the stopping
-// rule.
-func (c *conductor) look(n int, last bool) (Stop, error) {
+// rule. ends is why this is the last look whatever it shows, "" when it need
+// not be.
+func (c *conductor) look(n int, ends string) (Stop, error) {
 	e, d := c.e, c.e.Design
-	level, spent, err := d.level(e.Looks, n, last)
+	level, spent, err := d.level(e.Looks, n, ends != "")
 	if err != nil {
 		return Stop{}, err
 	}
@@ -333,7 +335,7 @@ func (c *conductor) look(n int, last bool) (Stop, error) {
 			stop = Stop{StopClear, row.Name + " is an exact count"}
 		}
 	}
-	l.Stop = stop.Reason
+	l.Stop = cmp.Or(ends, stop.Reason)
 	e.Looks = append(e.Looks, l)
 	if c.see != nil {
 		c.see.Looked(l)
@@ -345,10 +347,9 @@ func (c *conductor) look(n int, last bool) (Stop, error) {
 func (c *conductor) end(reason, text string, n int) error {
 	e := c.e
 	if k := len(e.Looks); n >= 2 && (k == 0 || e.Looks[k-1].Boots < n) {
-		if _, err := c.look(n, true); err != nil {
+		if _, err := c.look(n, reason); err != nil {
 			return err
 		}
-		e.Looks[len(e.Looks)-1].Stop = reason
 	}
 	e.Stop = Stop{reason, text}
 	return nil

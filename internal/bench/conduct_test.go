@@ -382,3 +382,24 @@ func BenchmarkAnalyse(b *testing.B) {
 		}
 	}
 }
+
+// looks is an observer that keeps what it was told of each look.
+type looks struct{ told []Look }
+
+func (o *looks) Booting(Place, int, int) {}
+func (o *looks) Booted(Boot)             {}
+func (o *looks) Looked(l Look)           { o.told = append(o.told, l) }
+
+// Who follows an experiment is not told to go on when it has ended.
+func TestLastLookIsTold(t *testing.T) {
+	e := plan(t, "", Design{Seed: 3, Boots: 2})
+	s := &simulator{rnd: rand.New(rand.NewPCG(1, 1)), ios: 100, runs: e.Design.Runs, warmup: e.Design.Warmup}
+	var o looks
+	c := &conductor{e: e, boot: s, see: &o, now: time.Now, watch: func() func() Noise { return func() Noise { return Noise{} } }}
+	if err := c.run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if len(o.told) != 1 || o.told[0].Stop != StopBoots {
+		t.Errorf("%+v", o.told)
+	}
+}

@@ -267,3 +267,39 @@ func TestFewBootsMerge(t *testing.T) {
 		t.Errorf("no word of the boots that lack:\n%s", got)
 	}
 }
+
+// A count that the base never has is still shown with the other side's digits.
+func TestPlacesFromNothing(t *testing.T) {
+	for _, c := range []struct {
+		lo, hi float64
+		exact  bool
+		want   string
+	}{
+		{0.998, 0.998, true, "0.9980"},
+		{0.9975, 0.9985, false, "0.99800"},
+	} {
+		r := Row{Metric: "Sends inline per RPC", Exact: c.exact}
+		r.Mean = stats.Contrast{Patched: 0.998, Diff: 0.998, Lo: c.lo, Hi: c.hi, P: 1}
+		r.Outcome = stats.Differs
+		var b bytes.Buffer
+		(&Analysis{Unit: "boots"}).row(&b, r)
+		if !strings.Contains(b.String(), c.want) {
+			t.Errorf("want %s: %s", c.want, b.String())
+		}
+	}
+}
+
+func TestLookString(t *testing.T) {
+	for _, c := range []struct {
+		l    Look
+		want string
+	}{
+		{Look{Metric: "qd1/write clat mean", Unit: "ns", Diff: -1081432, Lo: -2000000, Hi: -100000}, "qd1/write clat mean -1081 (-2000 to -100) us"},
+		{Look{Metric: "qd1/write clat mean", Unit: "ns", Diff: -1081432}, "qd1/write clat mean -1081 us"}, // too few boots for an interval
+		{Look{Metric: "enqueues per RPC", Diff: -9, Lo: -9, Hi: -9}, "enqueues per RPC -9.000"},
+	} {
+		if got := c.l.String(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

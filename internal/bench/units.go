@@ -74,14 +74,29 @@ func decimals(x float64, digits int) int {
 // is no interval.
 func (r Row) places(s scale) int {
 	c := r.Location()
-	d := s.div
+	d, larger := s.div, math.Max(math.Abs(c.Base), math.Abs(c.Patched))
 	if half := (c.Hi - c.Lo) / 2; half > 0 {
-		return min(decimals(half/d, 2), decimals(c.Base/d, 6))
+		return min(decimals(half/d, 2), decimals(larger/d, 6))
 	}
 	if c.Base == math.Trunc(c.Base) && c.Patched == math.Trunc(c.Patched) && d == 1 {
 		return 0
 	}
-	return decimals(c.Base/d, 4)
+	return decimals(larger/d, 4)
+}
+
+// String is the primary metric's difference as far as it is known.
+func (l Look) String() string {
+	s := scaleFor(l.Unit, math.Max(math.Abs(l.Diff), math.Max(math.Abs(l.Lo), math.Abs(l.Hi))))
+	half := (l.Hi - l.Lo) / 2
+	n := decimals(l.Diff/s.div, 4)
+	if half > 0 {
+		n = decimals(half/s.div, 2)
+	}
+	text := l.Metric + " " + signed(l.Diff/s.div, n)
+	if half > 0 {
+		text += " (" + signed(l.Lo/s.div, n) + " to " + signed(l.Hi/s.div, n) + ")"
+	}
+	return text + sep(s.name) + s.name
 }
 
 // precise prints an amount as the user gave it.
