@@ -23,6 +23,17 @@ func TestEmbeddedFragmentsParseAndMerge(t *testing.T) {
 	if _, err := LoadAll("guest", "nfs-rdma", "debug"); err != nil {
 		t.Error(err)
 	}
+	// Debug info goes with a plain kernel and with a debug kernel.
+	for _, names := range [][]string{{"guest", "nfs-rdma", "debuginfo"}, {"guest", "nfs-rdma", "debug", "debuginfo"}} {
+		m, err := LoadAll(names...)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if s := m.Text(); !strings.Contains(s, "CONFIG_DEBUG_INFO_DWARF5=y\n") || strings.Contains(s, "CONFIG_DEBUG_INFO_NONE=y") {
+			t.Errorf("%v ask for\n%s", names, s)
+		}
+	}
 }
 
 func TestParseErrors(t *testing.T) {
