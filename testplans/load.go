@@ -322,6 +322,25 @@ func (v *validator) counts(p *Plan, facts map[string]any) {
 			}
 		}
 	}
+	for i, x := range p.Same {
+		at := fmt.Sprintf("$.same[%d]", i)
+		if x.ID == "" || ids[x.ID] {
+			v.bad(at, "each same needs an id of its own")
+		}
+		ids[x.ID] = true
+		env, ok := keys[x.Count]
+		if !ok {
+			v.bad(at, "same compares %q, which is no count", x.Count)
+		}
+		if len(x.Keys) == 0 {
+			v.bad(at, "same needs the keys to compare")
+		}
+		for _, k := range x.Keys {
+			if _, has := env[k]; ok && !has {
+				v.bad(at, "same compares the key %q, which %s does not have", k, x.Count)
+			}
+		}
+	}
 	if q := p.Predict; q != nil {
 		const at = "$.predict"
 		for _, n := range []string{q.Value, q.Limit} {

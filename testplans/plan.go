@@ -32,6 +32,7 @@ type Plan struct {
 	Count      []Count  `yaml:"count" json:"count,omitempty"`
 	Values     []Value  `yaml:"values" json:"values,omitempty"`
 	Hold       []Hold   `yaml:"hold" json:"hold,omitempty"`
+	Same       []Same   `yaml:"same" json:"same,omitempty"`
 	Memory     Memory   `yaml:"memory" json:"memory"`
 	NotTested  []string `yaml:"not_tested" json:"not_tested,omitempty"`
 	Table      Table    `yaml:"table" json:"table"`
@@ -169,6 +170,15 @@ type Hold struct {
 	// Always: it holds at any moment, so also for a workload that did not come
 	// to its end.
 	Always bool `yaml:"always" json:"always,omitempty"`
+}
+
+// Same says what the series must not change: the counted part of the workload
+// has events of the same kinds, and as many of each, on both kernels.
+type Same struct {
+	ID    string   `yaml:"id" json:"id"`
+	Count string   `yaml:"count" json:"count"`
+	Keys  []string `yaml:"keys" json:"keys"` // of the count; they make up a kind
+	Why   string   `yaml:"why" json:"why"`
 }
 
 // Memory bounds what a cell may leave behind.

@@ -21,7 +21,7 @@ import (
 )
 
 // Rules of this package.
-var Rules = []checks.Rule{ruleHold, ruleLost, ruleValue}
+var Rules = []checks.Rule{ruleHold, ruleLost, ruleValue, ruleSame}
 
 var (
 	ruleHold = checks.Rule{ID: "count.hold", Severity: checks.Error,

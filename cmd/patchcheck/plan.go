@@ -96,6 +96,9 @@ func (a *app) showPlan(p *testplans.Plan) {
 		}
 		fmt.Fprintf(w, "hold      %s:%s %s\n", h.ID, when, h.That)
 	}
+	for _, x := range p.Same {
+		fmt.Fprintf(w, "same      %s: %s by %s, as on base\n", x.ID, x.Count, strings.Join(x.Keys, ", "))
+	}
 	if m := p.Measure; m != nil {
 		arms := "base, patched"
 		if len(m.With) > 0 {

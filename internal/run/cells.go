@@ -33,7 +33,7 @@ func (r *runner) cellKey(k *guestKernel, c testplans.Cell, imageKey string) stri
 	h := sha256.New()
 	enc := json.NewEncoder(h)
 	p := r.plan
-	enc.Encode([]any{answerVersion, k.key, k.probes, imageKey, r.rec.Accel.Name, c, p.Guest, p.Fabric, p.Server, p.Workload, p.Reconnects, p.Count, p.Values, p.Hold, p.Memory, p.Slow})
+	enc.Encode([]any{answerVersion, k.key, k.probes, imageKey, r.rec.Accel.Name, c, p.Guest, p.Fabric, p.Server, p.Workload, p.Reconnects, p.Count, p.Values, p.Hold, p.Same, p.Memory, p.Slow})
 	return hex.EncodeToString(h.Sum(nil))[:32]
 }
 
@@ -136,7 +136,7 @@ func (r *runner) matrix(ctx context.Context, kernels map[string]*guestKernel) er
 		return err
 	}
 	s = r.begin("matrix")
-	m := &matrix{run: r.rec, plan: r.plan, kernels: kernels, initrd: img.img.Path, accel: accel, step: s, hook: r.o.Hook, seed: hash(r.plan.Name), hurry: r.o.hurry, base: map[string]*runfolder.Attempt{},
+	m := &matrix{run: r.rec, plan: r.plan, kernels: kernels, initrd: img.img.Path, accel: accel, step: s, hook: r.o.Hook, seed: hash(r.plan.Name), hurry: r.o.hurry, base: map[string]*runfolder.Attempt{}, changed: map[string]string{},
 		guests: lastGuest(r.rec), note: r.note}
 	all := r.cells()
 	keys := map[string]string{}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"patchcheck/checks"
 	"patchcheck/checks/console"
+	"patchcheck/checks/counts"
 	"patchcheck/checks/guestlog"
 	"patchcheck/internal/guestproto"
 	"patchcheck/internal/runfolder"
@@ -50,6 +52,7 @@ type matrix struct {
 	done    int
 	total   int
 	base    map[string]*runfolder.Attempt // attempts on the base kernel, by device/nfs
+	changed map[string]string             // id of a plan's same that was confirmed to differ: in which cell
 	// kept are attempts of a run that is resumed, which its first sweep takes
 	// over; draft puts a cell on record before its answer is final.
 	kept  map[string]*runfolder.Attempt
@@ -557,6 +560,11 @@ func (m *matrix) all(ctx context.Context, cells []testplans.Cell, save func(*run
 					return err
 				}
 			}
+			if cell.Verdict == checks.Pass {
+				if err := m.checkSame(ctx, c, cell); err != nil {
+					return err
+				}
+			}
 			if b := m.base[c.Device.Name+"/"+c.NFS]; cell.Verdict == checks.Pass && b != nil && b.Verdict != checks.Pass {
 				// It could not be compared, so it is no answer for later.
 				if err := m.draft(cell); err != nil {
@@ -745,6 +753,60 @@ func (m *matrix) checkSpan(ctx context.Context, c testplans.Cell, cell *runfolde
 		t.what, least, t.of(lastP).Round(time.Millisecond), t.of(lastB).Round(time.Millisecond))
 	cell.Findings = append(cell.Findings, f)
 	cell.Verdict, cell.Reason = checks.Fail, f.Message
+	return nil
+}
+
+// checkSame compares what the plan says the series must not change with the
+// base kernel's cell of the same NFS version. One cell that differs is tried
+// again on both kernels; others that differ in the same rest on it.
+func (m *matrix) checkSame(ctx context.Context, c testplans.Cell, cell *runfolder.Cell) error {
+	base := m.control(c)
+	if c.Kernel != testplans.RolePatched || base == nil {
+		return nil
+	}
+	differ := func(b, p *runfolder.Attempt, x testplans.Same) (checks.Finding, bool) {
+		return counts.Same(x, checks.Where{Cell: c.ID()}, b.Hists[x.Count], p.Hists[x.Count])
+	}
+	for _, x := range m.plan.Same {
+		f, differs := differ(base, cell.Last(), x)
+		if !differs {
+			continue
+		}
+		if like := m.changed[x.ID]; like != "" {
+			f.Message += " (confirmed in fresh guests for " + like + ")"
+		} else {
+			m.step.Update("%s: %s are not those of the base kernel, again", c.ID(), x.Count)
+			b, p, err := m.pair(ctx, c)
+			if err != nil {
+				return err
+			}
+			if b.Verdict != checks.Pass || p.Verdict != checks.Pass {
+				m.unstable(cell, b, p)
+				return nil
+			}
+			if f, differs = differ(b, p, x); !differs {
+				continue
+			}
+			cell.Attempts = append(cell.Attempts, *p)
+			m.changed[x.ID] = c.ID()
+		}
+		cell.Findings = append(cell.Findings, f)
+		cell.Verdict, cell.Reason = checks.Fail, f.Message
+	}
+	return nil
+}
+
+// control is a passing attempt on the base kernel with the cell's NFS version,
+// on the cell's device if there is one.
+func (m *matrix) control(c testplans.Cell) *runfolder.Attempt {
+	if a := m.base[place(c)]; a != nil && a.Verdict == checks.Pass {
+		return a
+	}
+	for _, at := range slices.Sorted(maps.Keys(m.base)) {
+		if a := m.base[at]; strings.HasSuffix(at, "/"+c.NFS) && a.Verdict == checks.Pass {
+			return a
+		}
+	}
 	return nil
 }
 

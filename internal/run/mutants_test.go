@@ -194,7 +194,7 @@ func saidBy(oracle string, f checks.Finding) bool {
 	case "refused":
 		return f.ID == "count.hold" && strings.HasPrefix(f.Message, "refused:")
 	case "count":
-		return f.ID == "count.hold" && !saidBy("got", f) && !saidBy("refused", f) || f.ID == "count.value"
+		return f.ID == "count.hold" && !saidBy("got", f) && !saidBy("refused", f) || f.ID == "count.value" || f.ID == "count.same"
 	}
 	if strings.HasPrefix(oracle, "console.") {
 		return f.ID == oracle
