@@ -142,6 +142,14 @@ func (a *app) doBench(cmd *cobra.Command, f *benchFlags, args []string) error {
 	if f.aa && len(f.arms) > 0 {
 		return usageError("--aa has arms of its own: leave out --arms")
 	}
+	if f.resume != "" {
+		// What was planned holds: another design would not be the same experiment.
+		for _, name := range []string{"plan", "boots", "max-boots", "runs", "precision", "budget", "until-clear", "seed", "primary", "allow-noise", "aa"} {
+			if cmd.Flags().Changed(name) {
+				return usageError("an experiment that is gone on with keeps its plan and its design: leave out --%s", name)
+			}
+		}
+	}
 	o, err := a.options(ctx, &f.runFlags, args)
 	if err != nil {
 		return err
