@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"patchcheck/checks/console"
@@ -53,6 +55,9 @@ type Decoder struct {
 	Modules   string
 	NoSandbox bool
 	Timeout   time.Duration // of all addresses together; 0 means three minutes
+
+	mu    sync.Mutex
+	known console.Positions // found so far: a crash comes again in the guests that confirm it
 }
 
 // DecodeError says why addresses have no line. Whatever lines there are stand
@@ -74,15 +79,23 @@ func (e *DecodeError) Error() string {
 func (e *DecodeError) Unwrap() error { return e.Err }
 
 // Decode gives the lines of addresses, with the tree's script run confined. An
-// error is a *DecodeError or that of ctx, and the lines found are valid then.
+// error is a *DecodeError or that of ctx, and the lines found are valid then. It
+// may be called from several goroutines, one of which waits for the other.
 //
 // The script is given nothing of a log but names and numbers that have the form
 // the kernel prints, for it hands what it reads to bash and awk. It looks for a
 // function by name alone: an address in a function whose name is not the only
 // one, or whose size is not that of the log, has no line rather than a wrong one.
 func (d *Decoder) Decode(ctx context.Context, syms []console.Symbol) (console.Positions, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	out := console.Positions{}
-	if len(syms) == 0 {
+	for _, s := range syms {
+		if ps, ok := d.known[s]; ok {
+			out[s] = ps
+		}
+	}
+	if len(out) == len(syms) {
 		return out, nil
 	}
 	if len(d.Script) == 0 {
@@ -105,6 +118,7 @@ func (d *Decoder) Decode(ctx context.Context, syms []console.Symbol) (console.Po
 	var ask []console.Symbol
 	for _, s := range syms {
 		switch why := funcs.unfit(s); {
+		case len(out[s]) > 0: // known
 		case s.Module != "" && d.Modules == "":
 			left = append(left, fmt.Sprintf("%v is in a module, and there is no folder of modules", s))
 		case s.Module == "" && why != "":
@@ -116,7 +130,7 @@ func (d *Decoder) Decode(ctx context.Context, syms []console.Symbol) (console.Po
 		}
 	}
 	if len(ask) == 0 {
-		return out, &DecodeError{Why: tally(0, len(syms), left)}
+		return out, &DecodeError{Why: tally(len(out), len(syms), left)}
 	}
 	res, dead, err := d.run(ctx, vmlinux, ask)
 	if ctx.Err() != nil {
@@ -130,6 +144,10 @@ func (d *Decoder) Decode(ctx context.Context, syms []console.Symbol) (console.Po
 			out[ask[i]] = ps
 		}
 	}
+	if d.known == nil {
+		d.known = console.Positions{}
+	}
+	maps.Copy(d.known, out)
 	if len(out) == len(syms) && err == nil {
 		return out, nil
 	}
@@ -145,7 +163,7 @@ func (d *Decoder) Decode(ctx context.Context, syms []console.Symbol) (console.Po
 		left = append(left, fmt.Sprintf("%s failed with exit status %d", DecodeScript, pe.Exit))
 	case err != nil:
 		left = append(left, err.Error())
-	case len(out) < len(ask):
+	case len(firstWithout(ask, out).Name) > 0:
 		left = append(left, fmt.Sprintf("%s found no line for %v", DecodeScript, firstWithout(ask, out)))
 		de.Said = append(de.Said, d.ownWords(ctx, vmlinux)...)
 	}

@@ -175,6 +175,28 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+// Addresses that were found are not asked for again.
+func TestDecodeRemembers(t *testing.T) {
+	vmlinux := writeELF(t, true, elfSymbol{"accept", 0x1000, 0x20, elf.STB_GLOBAL}, elfSymbol{"connect", 0x1030, 0x40, elf.STB_LOCAL})
+	d := Decoder{Vmlinux: vmlinux, Script: []byte(lineScript), Source: "/src/linux", NoSandbox: !FindSandbox(t.Context()).Enabled}
+	first, second := sym("accept", 0x11, 0x20), sym("connect", 0x11, 0x40)
+	if at, err := d.Decode(t.Context(), []console.Symbol{first}); err != nil || len(at) != 1 {
+		t.Fatalf("%v, %v", at, err)
+	}
+	d.Script = []byte("cat >/dev/null; echo 'connect (net/b.c:5)'")
+	at, err := d.Decode(t.Context(), []console.Symbol{first, second, sym("gone", 1, 2)})
+	if len(at) != 2 || at[first][0].File != "net/accept.c" || at[second][0].File != "net/b.c" {
+		t.Errorf("the second time: %v", at)
+	}
+	if err == nil || !strings.Contains(err.Error(), "2 of 3 frames were decoded: vmlinux has no function gone") {
+		t.Errorf("the second time: %v", err)
+	}
+	d.Script = nil
+	if at, err := d.Decode(t.Context(), []console.Symbol{second, first}); err != nil || len(at) != 2 {
+		t.Errorf("the third time: %v, %v", at, err)
+	}
+}
+
 // What nm and addr2line say is thrown away by the script and has to be asked
 // for.
 func TestDecodeTellsWhatToolsSay(t *testing.T) {
