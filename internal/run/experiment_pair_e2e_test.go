@@ -13,10 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	measure "patchcheck/internal/bench"
 	"patchcheck/internal/guestproto"
 	"patchcheck/internal/kernel"
-	"patchcheck/internal/remote"
 	"patchcheck/vm"
 	"patchcheck/vm/guestssh"
 )
@@ -97,33 +95,10 @@ func TestBenchTwoGuests(t *testing.T) {
 	}
 	call(server, guestproto.VerbNFSListen, guestproto.NFSListen{Proto: f.Proto, Port: f.Port})
 
-	e, err := NewRemote(ctx, o, RemoteOptions{Server: "ssh://root@server", Client: "ssh://root@client", Address: "192.0.2.1", Arm: measure.Base})
-	if err != nil {
-		t.Fatal(err)
+	got := firstBoot(t, overShells(t, o, server, client))
+	if len(got.Boots) != 1 || got.Boots[0].Rejected != "" || len(got.Boots[0].Runs) != 2 || !strings.Contains(got.Mount, "proto=rdma") {
+		t.Errorf("boots %+v, mount %q", got.Boots, got.Mount)
 	}
-	e.b.Dial = func(ctx context.Context, target remote.Target, _ remote.Options) (*remote.Host, error) {
-		g := map[string]*vm.Guest{"server": server, "client": client}[target.Host]
-		return remote.NewHost(target, func(ctx context.Context, stdin, command string) (string, string, int, error) {
-			var out, errout bytes.Buffer
-			st, err := g.Exec(ctx, command, guestssh.IO{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errout})
-			return out.String(), errout.String(), st.Exit, err
-		}), nil
-	}
-	rec := e.Record()
-	if err := rec.Prepare(e.Folder(), rec.Design); err != nil {
-		t.Fatal(err)
-	}
-	err = e.Conduct(ctx, follower{t})
-	if !strings.Contains(errText(err), `the next boot is one of the arm "patched"`) {
-		t.Fatalf("%v", err)
-	}
-	if err := e.End(ctx, err); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(rec.Boots); n != 1 || rec.Boots[0].Rejected != "" || !strings.Contains(rec.Mount, "proto=rdma") {
-		t.Errorf("boots %+v, mount %q", rec.Boots, rec.Mount)
-	}
-	if left := shell(server, "ls /run; exportfs -s") + shell(client, "ls /run"); strings.Contains(left, "patchcheck-") {
-		t.Errorf("left behind: %s", left)
-	}
+	nothingLeft(t, server)
+	nothingLeft(t, client)
 }

@@ -7,6 +7,7 @@ package run
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"patchcheck/internal/remote"
 	"patchcheck/internal/view"
 	"patchcheck/testplans"
+	"patchcheck/vm"
 	"patchcheck/vm/guestssh"
 )
 
@@ -40,17 +42,7 @@ func TestBenchRemote(t *testing.T) {
 	if err := b.start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	e, err := NewRemote(ctx, o, RemoteOptions{Server: "ssh://root@server", Client: "ssh://root@client", Address: "192.0.2.1", Arm: measure.Base})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.b.Dial = func(ctx context.Context, target remote.Target, _ remote.Options) (*remote.Host, error) {
-		return remote.NewHost(target, func(ctx context.Context, stdin, command string) (string, string, int, error) {
-			var out, errout bytes.Buffer
-			st, err := g.Exec(ctx, command, guestssh.IO{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errout})
-			return out.String(), errout.String(), st.Exit, err
-		}), nil
-	}
+	e := overShells(t, o, g, g)
 	// Before there is a link, what is missing is said and nothing is done.
 	_, _, err = e.Look(ctx)
 	if err == nil || !strings.Contains(err.Error(), "no RDMA device") || !strings.Contains(err.Error(), "nfsd has no rdma listener (20049 wanted)") {
@@ -67,13 +59,49 @@ func TestBenchRemote(t *testing.T) {
 	if err != nil || sf.Threads == nil || *sf.Threads != p.Server.Threads || !strings.Contains(sf.Versions, "+3") || sf.Transport == nil || !*sf.Transport {
 		t.Errorf("facts of a ready server: %v, %+v", err, sf)
 	}
+	got := firstBoot(t, e)
+	if len(got.Boots) != 1 || got.Boots[0].Rejected != "" || len(got.Boots[0].Runs) != 2 {
+		t.Fatalf("boots: %+v", got.Boots)
+	}
+	h := got.Hosts
+	if len(h) != 2 || !strings.HasPrefix(h[0].Kernel, "7.") || !strings.Contains(h[0].Link, "rxe0/1") || !strings.HasPrefix(got.Versions["fio"], "fio-") || !strings.Contains(got.Mount, "proto=rdma") {
+		t.Errorf("hosts %+v, fio %v, mount %q", h, got.Versions, got.Mount)
+	}
+	nothingLeft(t, g)
+}
+
+// overShells prepares a measurement on guests that are reached through their
+// shells alone, as machines are that have none of our programs.
+func overShells(t *testing.T, o Options, server, client *vm.Guest) *RemoteExperiment {
+	t.Helper()
+	e, err := NewRemote(context.Background(), o, RemoteOptions{Server: "ssh://root@server", Client: "ssh://root@client", Address: "192.0.2.1", Arm: measure.Base})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.b.Dial = func(_ context.Context, target remote.Target, _ remote.Options) (*remote.Host, error) {
+		g := map[string]*vm.Guest{"server": server, "client": client}[target.Host]
+		return remote.NewHost(target, func(ctx context.Context, stdin, command string) (string, string, int, error) {
+			var out, errout bytes.Buffer
+			st, err := g.Exec(ctx, command, guestssh.IO{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errout})
+			return out.String(), errout.String(), st.Exit, err
+		}), nil
+	}
+	return e
+}
+
+// firstBoot measures the boot that runs, up to where another kernel is needed,
+// and reads the record back.
+func firstBoot(t *testing.T, e *RemoteExperiment) *measure.Experiment {
+	t.Helper()
+	ctx := context.Background()
 	rec := e.Record()
 	if err := rec.Prepare(e.Folder(), rec.Design); err != nil {
 		t.Fatal(err)
 	}
-	err = e.Conduct(ctx, follower{t})
-	if !strings.Contains(errText(err), `the next boot is one of the arm "patched"`) {
-		t.Fatalf("%v", err)
+	err := e.Conduct(ctx, follower{t})
+	var nb *remote.NeedsBootError
+	if !errors.As(err, &nb) || nb.Arm != measure.Patched {
+		t.Fatalf("the boot of the other arm is not asked for: %v", err)
 	}
 	if err := e.End(ctx, err); err != nil {
 		t.Fatal(err)
@@ -82,26 +110,20 @@ func TestBenchRemote(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(got.Boots) != 1 || got.Boots[0].Rejected != "" || len(got.Boots[0].Runs) != 2 {
-		t.Fatalf("boots: %+v", got.Boots)
-	}
-	h := got.Hosts
-	if len(h) != 2 || !strings.HasPrefix(h[0].Kernel, "7.") || !strings.Contains(h[0].Link, "rxe0/1") || !strings.HasPrefix(got.Versions["fio"], "fio-") || !strings.Contains(got.Mount, "proto=rdma") {
-		t.Errorf("hosts %+v, fio %v, mount %q", h, got.Versions, got.Mount)
-	}
-	// Nothing is left behind.
-	var out bytes.Buffer
-	if _, err := g.Exec(ctx, "ls -d /run/patchcheck-* ; exportfs -s; grep -c patchcheck- /proc/self/mounts", guestssh.IO{Stdout: &out}); err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(out.String(), "patchcheck-") {
-		t.Errorf("left behind: %s", out.String())
-	}
+	return got
 }
 
-func errText(err error) string {
-	if err == nil {
-		return ""
+// nothingLeft looks for what a measurement made on a machine and did not take
+// back.
+func nothingLeft(t *testing.T, g *vm.Guest) {
+	t.Helper()
+	var out bytes.Buffer
+	if _, err := g.Exec(context.Background(), "ls /run; exportfs -s; cat /proc/self/mounts", guestssh.IO{Stdout: &out}); err != nil {
+		t.Fatal(err)
 	}
-	return err.Error()
+	for line := range strings.Lines(out.String()) {
+		if strings.Contains(line, "patchcheck-") {
+			t.Errorf("left behind: %s", line)
+		}
+	}
 }
