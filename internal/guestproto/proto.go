@@ -214,6 +214,9 @@ type IO struct {
 	// time; 0 means 1. More than one keeps several RPCs, and so several
 	// contexts of a connection, in flight. VerbHash uses one.
 	Parallel int `json:"parallel,omitempty"`
+	// Export is the same file on the server's own file system. With it,
+	// VerbRead compares attributes, too.
+	Export string `json:"export,omitempty"`
 }
 
 // IOResult tells what was moved and whether it was right.
@@ -244,6 +247,7 @@ type Files struct {
 	Seed     uint64 `json:"seed"`
 	Check    bool   `json:"check"`              // false: write; true: read and compare
 	Parallel int    `json:"parallel,omitempty"` // threads that share the files; 0 means 1
+	Export   string `json:"export,omitempty"`   // Dir on the server's own file system: checking compares attributes, too
 }
 
 // FilesResult sums a Files verb up.

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -467,6 +468,15 @@ func (w *work) compare(ctx context.Context, r *guestproto.IO, server bool) (*gue
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return nil, ioError(err, nfs, "%s: fstat failed", r.Path)
 	}
+	if r.Export != "" {
+		diff, err := otherAttributes(&st, r.Export)
+		if err != nil {
+			return nil, err
+		}
+		if diff != "" {
+			return nil, &guestproto.Error{Class: guestproto.ClassData, Message: fmt.Sprintf("%s: the client sees other attributes than the exported file has: %s", r.Path, diff)}
+		}
+	}
 	if server {
 		one := *r
 		one.Parallel = 1
@@ -535,6 +545,36 @@ func (w *work) compare(ctx context.Context, r *guestproto.IO, server bool) (*gue
 	}
 	return res, nil
 }
+
+// otherAttributes says in what the attributes that a client sees of a file
+// differ from those on the server's own file system, "" if in nothing. Reading
+// changes the access time, so that is left out.
+func otherAttributes(client *unix.Stat_t, export string) (string, error) {
+	var server unix.Stat_t
+	if err := unix.Stat(export, &server); err != nil {
+		return "", ioError(&os.PathError{Op: "stat", Path: export, Err: err}, false, "the exported file has no attributes")
+	}
+	var diffs []string
+	for _, a := range []struct {
+		name           string
+		client, server any
+	}{
+		{"mode", fmt.Sprintf("%#o", client.Mode), fmt.Sprintf("%#o", server.Mode)},
+		{"links", client.Nlink, server.Nlink},
+		{"owner", fmt.Sprintf("%d:%d", client.Uid, client.Gid), fmt.Sprintf("%d:%d", server.Uid, server.Gid)},
+		{"size", client.Size, server.Size},
+		{"file number", client.Ino, server.Ino},
+		{"modified", stamp(client.Mtim), stamp(server.Mtim)},
+		{"changed", stamp(client.Ctim), stamp(server.Ctim)},
+	} {
+		if a.client != a.server {
+			diffs = append(diffs, fmt.Sprintf("%s %v, not %v", a.name, a.client, a.server))
+		}
+	}
+	return strings.Join(diffs, "; "), nil
+}
+
+func stamp(t unix.Timespec) string { return fmt.Sprintf("%d.%09d", t.Sec, t.Nsec) }
 
 // hashContent adds the generated content of [off, off+size) to h.
 func hashContent(h hash.Hash, c content, off, size int64) {

@@ -361,3 +361,59 @@ func BenchmarkRead(b *testing.B) {
 		}
 	}
 }
+
+// What the client sees of a file is compared with the exported one.
+func TestAttributes(t *testing.T) {
+	w, ctx := &work{}, context.Background()
+	dir := t.TempDir()
+	client, export := filepath.Join(dir, "client"), filepath.Join(dir, "export")
+	io := guestproto.IO{Path: client, Size: 5000, Block: 4096, Seed: 1}
+	if _, err := w.write(ctx, &io, nil); err != nil {
+		t.Fatal(err)
+	}
+	// A hard link is the same file.
+	if err := os.Link(client, export); err != nil {
+		t.Fatal(err)
+	}
+	io.Export = export
+	if _, err := w.read(ctx, &io, nil); err != nil {
+		t.Error(err)
+	}
+	b, err := os.ReadFile(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(export), os.WriteFile(export, append(b, 'x'), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.read(ctx, &io, nil)
+	if class(err) != guestproto.ClassData {
+		t.Fatalf("other attributes: %v", err)
+	}
+	for _, want := range []string{"mode 0100644, not 0100600", "size 5000, not 5001", "file number"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in %v", want, err)
+		}
+	}
+	io.Export = filepath.Join(dir, "absent")
+	if _, err := w.read(ctx, &io, nil); err == nil || class(err) == guestproto.ClassData {
+		t.Errorf("no exported file: %v", err)
+	}
+
+	fs := guestproto.Files{Dir: filepath.Join(dir, "c"), Count: 3, MinSize: 1, MaxSize: 100, Seed: 2}
+	if _, err := w.files(ctx, &fs, nil); err != nil {
+		t.Fatal(err)
+	}
+	fs.Check, fs.Export = true, fs.Dir
+	if res, err := w.files(ctx, &fs, nil); err != nil || res.WrongN != 0 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	fs.Export = filepath.Join(dir, "e")
+	if err := os.CopyFS(fs.Export, os.DirFS(fs.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	res, err := w.files(ctx, &fs, nil)
+	if class(err) != guestproto.ClassData || res.WrongN != 3 || !strings.Contains(res.Wrong[0], "other attributes") {
+		t.Errorf("%+v, %v", res, err)
+	}
+}

@@ -142,7 +142,8 @@ func smallFiles(ctx context.Context, r *guestproto.Files, k, n int, p *smallResu
 			continue
 		}
 		t := time.Now()
-		got, err := readFile(path, buf[:size+1])
+		var st unix.Stat_t
+		got, err := readFile(path, buf[:size+1], &st)
 		p.slowest = max(p.slowest, time.Since(t))
 		if errnoOf(err) == unix.ENOENT {
 			p.wrong[i] = name + ": missing"
@@ -153,6 +154,12 @@ func smallFiles(ctx context.Context, r *guestproto.Files, k, n int, p *smallResu
 		}
 		p.count++
 		p.bytes += int64(got)
+		diff := ""
+		if r.Export != "" {
+			if diff, err = otherAttributes(&st, filepath.Join(r.Export, name)); err != nil {
+				return err
+			}
+		}
 		switch d := c.diff(buf[:min(int64(got), size)], 0); {
 		case d >= 0:
 			p.wrong[i] = fmt.Sprintf("%s: first differs at byte %d of %d (%s)", name, d, size, c.diagnose(buf[:got], 0, d, size))
@@ -160,6 +167,8 @@ func smallFiles(ctx context.Context, r *guestproto.Files, k, n int, p *smallResu
 			p.wrong[i] = fmt.Sprintf("%s: longer than the %d bytes written", name, size)
 		case int64(got) < size:
 			p.wrong[i] = fmt.Sprintf("%s: has %d of %d bytes", name, got, size)
+		case diff != "":
+			p.wrong[i] = name + ": the client sees other attributes than the exported file has: " + diff
 		default:
 			continue
 		}
@@ -172,7 +181,7 @@ func smallFiles(ctx context.Context, r *guestproto.Files, k, n int, p *smallResu
 // the same files are written, read back and checked on the server.
 func (w *work) filesSum(r *guestproto.Files) string {
 	key := *r
-	key.Dir, key.Check, key.Parallel = "", false, 0
+	key.Dir, key.Export, key.Check, key.Parallel = "", "", false, 0
 	w.sums.mu.Lock()
 	defer w.sums.mu.Unlock()
 	v, ok := w.sums.files[key]
@@ -273,8 +282,8 @@ func writeFile(path string, b []byte, owner bool) error {
 	return nil
 }
 
-// readFile fills b as far as the file goes.
-func readFile(path string, b []byte) (int, error) {
+// readFile fills b as far as the file goes, and st with its attributes.
+func readFile(path string, b []byte, st *unix.Stat_t) (int, error) {
 	f, err := openFile(path, unix.O_RDONLY)
 	if err != nil {
 		if errnoOf(err) == unix.ENOENT {
@@ -283,6 +292,9 @@ func readFile(path string, b []byte) (int, error) {
 		return 0, ioError(err, pathOnNFS(path), "cannot open %s", path)
 	}
 	defer f.Close()
+	if err := unix.Fstat(int(f.Fd()), st); err != nil {
+		return 0, ioError(err, onNFS(f), "%s: fstat failed", path)
+	}
 	done := 0
 	for done < len(b) {
 		n, err := pread(f, b[done:], int64(done))

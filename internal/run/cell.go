@@ -547,7 +547,7 @@ func (b *bench) file(ctx context.Context, a *runfolder.Attempt, id, client, serv
 			return err
 		}
 		rd := io
-		rd.Block = int(bs)
+		rd.Block, rd.Export = int(bs), onServer.Path
 		if err := b.io(ctx, a, id, fmt.Sprintf("%s: read in calls of %v", w.Name, bs), guestproto.VerbRead, rd, &r, slow); err != nil {
 			return err
 		}
@@ -594,6 +594,9 @@ func (b *bench) files(ctx context.Context, a *runfolder.Attempt, id, client, ser
 			}
 		}
 		fs.Dir, fs.Check = s.dir, s.check
+		if s.name == "read" {
+			fs.Export = server + "/" + w.Name
+		}
 		name := w.Name + ": " + s.name
 		var r guestproto.FilesResult
 		if err := b.call(ctx, a, id, name, guestproto.VerbFiles, deadlineIO, fs, &r); err != nil {
