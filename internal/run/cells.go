@@ -26,7 +26,7 @@ import (
 
 // answerVersion is part of every cell's key: raise it when what a cell does or
 // how it is judged changes.
-const answerVersion = 5
+const answerVersion = 6
 
 // cellKey is what a cell's answer depends on.
 func (r *runner) cellKey(k *guestKernel, c testplans.Cell, imageKey string) string {
@@ -136,7 +136,7 @@ func (r *runner) matrix(ctx context.Context, kernels map[string]*guestKernel) er
 		return err
 	}
 	s = r.begin("matrix")
-	m := &matrix{run: r.rec, plan: r.plan, kernels: kernels, initrd: img.img.Path, accel: accel, step: s, hook: r.o.Hook, seed: hash(r.plan.Name), hurry: r.o.hurry, base: map[string]*runfolder.Attempt{}, changed: map[string]string{},
+	m := &matrix{run: r.rec, plan: r.plan, kernels: kernels, initrd: img.img.Path, accel: accel, step: s, hook: r.o.Hook, seed: hash(r.plan.Name), hurry: r.o.hurry, base: map[string]*runfolder.Attempt{}, changed: map[string]string{}, earlier: map[string][]testplans.Cell{},
 		guests: lastGuest(r.rec), note: r.note}
 	all := r.cells()
 	keys := map[string]string{}

@@ -52,6 +52,7 @@ type matrix struct {
 	done    int
 	total   int
 	base    map[string]*runfolder.Attempt // attempts on the base kernel, by device/nfs
+	earlier map[string][]testplans.Cell   // cells that a guest ran before one, by guest and cell id
 	changed map[string]string             // id of a plan's same that was confirmed to differ: in which cell
 	// kept are attempts of a run that is resumed, which its first sweep takes
 	// over; draft puts a cell on record before its answer is final.
@@ -388,6 +389,7 @@ func (m *matrix) runAll(ctx context.Context, k *guestKernel, cells []testplans.C
 	out := map[string]*runfolder.Attempt{}
 	var s *session
 	var inGuest []*runfolder.Attempt // passed in the guest that is up
+	var ran []testplans.Cell         // all of them in it
 	defer func() {
 		if s != nil {
 			s.g.Close()
@@ -415,12 +417,16 @@ func (m *matrix) runAll(ctx context.Context, k *guestKernel, cells []testplans.C
 				}
 				return out, nil
 			}
-			inGuest = nil
+			inGuest, ran = nil, nil
+		}
+		if m.earlier != nil {
+			m.earlier[s.name+" "+c.ID()] = ran
 		}
 		a, usable, err := m.exec(ctx, s, c)
 		if err != nil {
 			return out, err
 		}
+		ran = append(slices.Clip(ran), c)
 		a.Fresh, a.Nth = len(inGuest) == 0 && len(cells) == 1, len(inGuest)+1
 		out[c.ID()] = &a
 		m.done++
@@ -491,6 +497,25 @@ func (m *matrix) fresh(ctx context.Context, k *guestKernel, c testplans.Cell) (*
 		}
 		m.inform(fmt.Sprintf("%s: guest %s gave no answer (%s); again", c.ID(), a.Guest, reason(a)))
 	}
+}
+
+// inTurn runs a cell after others in one new guest; nil when one of those does
+// not let the guest come that far.
+func (m *matrix) inTurn(ctx context.Context, k *guestKernel, earlier []testplans.Cell, c testplans.Cell) (*runfolder.Attempt, error) {
+	cells := make([]testplans.Cell, 0, len(earlier)+1)
+	for _, e := range append(slices.Clip(earlier), c) {
+		e.Kernel = k.role
+		cells = append(cells, e)
+	}
+	out, err := m.runAll(ctx, k, cells)
+	if err != nil {
+		return nil, err
+	}
+	a := out[cells[len(cells)-1].ID()]
+	if a.Nth != len(cells) {
+		return nil, nil
+	}
+	return a, nil
 }
 
 // Limits of repetition: an infrastructure failure is tried again this often,
@@ -657,6 +682,21 @@ func (m *matrix) attribute(ctx context.Context, c testplans.Cell, cell *runfolde
 			second = third
 		}
 	}
+	earlier := m.earlier[first.Guest+" "+c.ID()]
+	if second.Verdict == checks.Pass && len(earlier) > 0 {
+		// Something that an earlier cell left in the kernel may be what it takes.
+		m.step.Update("%s: passed alone, again after the %s before it", c.ID(), plural(len(earlier), "cell", "cells"))
+		third, err := m.inTurn(ctx, k, earlier, c)
+		if err != nil {
+			return err
+		}
+		if third != nil {
+			cell.Attempts = append(cell.Attempts, *third)
+			if third.Verdict == checks.Fail && sameFault(&first, third) {
+				second = third
+			}
+		}
+	}
 	if second.Verdict == checks.Pass {
 		cell.Verdict, cell.Findings = checks.Unstable, first.Findings
 		cell.Reason = fmt.Sprintf("failed among other cells (%s), passed alone in a fresh guest", reason(&first))
@@ -664,6 +704,11 @@ func (m *matrix) attribute(ctx context.Context, c testplans.Cell, cell *runfolde
 	}
 	cell.Findings = second.Findings
 	cell.Reason = reason(second)
+	if second.Nth == 1 {
+		earlier = nil
+	} else if n := len(earlier); n > 0 {
+		cell.Reason += fmt.Sprintf(", only after other cells in the same guest (%s last)", earlier[n-1].ID())
+	}
 	if c.Kernel == testplans.RoleBase {
 		cell.Verdict = checks.BaseFails
 		return nil
@@ -674,8 +719,19 @@ func (m *matrix) attribute(ctx context.Context, c testplans.Cell, cell *runfolde
 		return nil
 	}
 	// The control cell of this run is as good an answer as another boot.
-	base := m.base[c.Device.Name+"/"+c.NFS]
-	if base == nil || base.Verdict != checks.Pass {
+	base := m.base[place(c)]
+	switch {
+	case len(earlier) > 0:
+		m.step.Update("%s: the same cells on the base kernel", c.ID())
+		if base, err = m.inTurn(ctx, bk, earlier, c); err != nil {
+			return err
+		}
+		if base == nil {
+			cell.Verdict = checks.Fail
+			cell.Reason += " (the base kernel does not come that far)"
+			return nil
+		}
+	case base == nil || base.Verdict != checks.Pass:
 		bc := c
 		bc.Kernel = testplans.RoleBase
 		if base, err = again(bk, bc, "the same cell on the base kernel"); err != nil {
