@@ -114,7 +114,7 @@ func TestExperimentBoot(t *testing.T) {
 				t.Errorf("%s: run %d is %+v", plan, i, r)
 			}
 			for name, x := range r.Metrics {
-				if x.Invalid != "" && x.Invalid != "percent" && !strings.Contains(name, "READ") && !strings.Contains(name, "CPU per byte") {
+				if x.Invalid != "" && x.Invalid != "percent" && !strings.Contains(name, "READ") {
 					t.Errorf("%s: job %s: %s: %s", plan, r.Job, name, x.Invalid)
 				}
 			}
