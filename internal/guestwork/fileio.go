@@ -469,7 +469,7 @@ func (w *work) compare(ctx context.Context, r *guestproto.IO, server bool) (*gue
 		return nil, ioError(err, nfs, "%s: fstat failed", r.Path)
 	}
 	if r.Export != "" {
-		diff, err := otherAttributes(&st, r.Export)
+		diff, err := otherAttributes(f, r.Export)
 		if err != nil {
 			return nil, err
 		}
@@ -547,12 +547,17 @@ func (w *work) compare(ctx context.Context, r *guestproto.IO, server bool) (*gue
 }
 
 // otherAttributes says in what the attributes that a client sees of a file
-// differ from those on the server's own file system, "" if in nothing. Reading
-// changes the access time, so that is left out.
-func otherAttributes(client *unix.Stat_t, export string) (string, error) {
-	var server unix.Stat_t
-	if err := unix.Stat(export, &server); err != nil {
-		return "", ioError(&os.PathError{Op: "stat", Path: export, Err: err}, false, "the exported file has no attributes")
+// differ from those on the server's own file system, "" if in nothing. They are
+// asked for anew: a GETATTR of NFS. Reading changes the access time, so that is
+// left out.
+func otherAttributes(f *os.File, export string) (string, error) {
+	const want = unix.STATX_BASIC_STATS &^ (unix.STATX_ATIME | unix.STATX_BLOCKS)
+	var client, server unix.Statx_t
+	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, want, &client); err != nil {
+		return "", ioError(&os.PathError{Op: "statx", Path: f.Name(), Err: err}, onNFS(f), "%s has no attributes", f.Name())
+	}
+	if err := unix.Statx(unix.AT_FDCWD, export, 0, want, &server); err != nil {
+		return "", ioError(&os.PathError{Op: "statx", Path: export, Err: err}, false, "the exported file has no attributes")
 	}
 	var diffs []string
 	for _, a := range []struct {
@@ -564,8 +569,8 @@ func otherAttributes(client *unix.Stat_t, export string) (string, error) {
 		{"owner", fmt.Sprintf("%d:%d", client.Uid, client.Gid), fmt.Sprintf("%d:%d", server.Uid, server.Gid)},
 		{"size", client.Size, server.Size},
 		{"file number", client.Ino, server.Ino},
-		{"modified", stamp(client.Mtim), stamp(server.Mtim)},
-		{"changed", stamp(client.Ctim), stamp(server.Ctim)},
+		{"modified", stamp(client.Mtime), stamp(server.Mtime)},
+		{"changed", stamp(client.Ctime), stamp(server.Ctime)},
 	} {
 		if a.client != a.server {
 			diffs = append(diffs, fmt.Sprintf("%s %v, not %v", a.name, a.client, a.server))
@@ -574,7 +579,7 @@ func otherAttributes(client *unix.Stat_t, export string) (string, error) {
 	return strings.Join(diffs, "; "), nil
 }
 
-func stamp(t unix.Timespec) string { return fmt.Sprintf("%d.%09d", t.Sec, t.Nsec) }
+func stamp(t unix.StatxTimestamp) string { return fmt.Sprintf("%d.%09d", t.Sec, t.Nsec) }
 
 // hashContent adds the generated content of [off, off+size) to h.
 func hashContent(h hash.Hash, c content, off, size int64) {

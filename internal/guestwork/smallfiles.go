@@ -142,8 +142,11 @@ func smallFiles(ctx context.Context, r *guestproto.Files, k, n int, p *smallResu
 			continue
 		}
 		t := time.Now()
-		var st unix.Stat_t
-		got, err := readFile(path, buf[:size+1], &st)
+		diff, export := "", ""
+		if r.Export != "" {
+			export = filepath.Join(r.Export, name)
+		}
+		got, err := readFile(path, buf[:size+1], export, &diff)
 		p.slowest = max(p.slowest, time.Since(t))
 		if errnoOf(err) == unix.ENOENT {
 			p.wrong[i] = name + ": missing"
@@ -154,12 +157,6 @@ func smallFiles(ctx context.Context, r *guestproto.Files, k, n int, p *smallResu
 		}
 		p.count++
 		p.bytes += int64(got)
-		diff := ""
-		if r.Export != "" {
-			if diff, err = otherAttributes(&st, filepath.Join(r.Export, name)); err != nil {
-				return err
-			}
-		}
 		switch d := c.diff(buf[:min(int64(got), size)], 0); {
 		case d >= 0:
 			p.wrong[i] = fmt.Sprintf("%s: first differs at byte %d of %d (%s)", name, d, size, c.diagnose(buf[:got], 0, d, size))
@@ -282,8 +279,9 @@ func writeFile(path string, b []byte, owner bool) error {
 	return nil
 }
 
-// readFile fills b as far as the file goes, and st with its attributes.
-func readFile(path string, b []byte, st *unix.Stat_t) (int, error) {
+// readFile fills b as far as the file goes. With the path of the exported file
+// it also says in what the attributes differ.
+func readFile(path string, b []byte, export string, diff *string) (int, error) {
 	f, err := openFile(path, unix.O_RDONLY)
 	if err != nil {
 		if errnoOf(err) == unix.ENOENT {
@@ -292,8 +290,10 @@ func readFile(path string, b []byte, st *unix.Stat_t) (int, error) {
 		return 0, ioError(err, pathOnNFS(path), "cannot open %s", path)
 	}
 	defer f.Close()
-	if err := unix.Fstat(int(f.Fd()), st); err != nil {
-		return 0, ioError(err, onNFS(f), "%s: fstat failed", path)
+	if export != "" {
+		if *diff, err = otherAttributes(f, export); err != nil {
+			return 0, err
+		}
 	}
 	done := 0
 	for done < len(b) {
