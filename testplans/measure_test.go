@@ -4,6 +4,8 @@ package testplans
 
 import (
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -28,6 +30,27 @@ func TestMeasureDefaults(t *testing.T) {
 	}
 	if len(p.Cells()) != 0 {
 		t.Errorf("cells: %v", p.Cells())
+	}
+}
+
+// The plan for tails has writes enough for the percentile that it is about.
+func TestTailHasSamples(t *testing.T) {
+	p, err := Load("nfs-tail")
+	if err != nil {
+		t.Fatal(err)
+	}
+	option := func(name string) int64 {
+		m := regexp.MustCompile(`(?m)^\s*` + name + `=(\d+)([km]?)$`).FindStringSubmatch(p.Measure.Jobs[0].Fio)
+		if m == nil {
+			t.Fatalf("the job has no %s", name)
+		}
+		n, _ := strconv.ParseInt(m[1], 10, 64)
+		return n << map[string]int{"k": 10, "m": 20}[m[2]]
+	}
+	ios := option("io_size") / option("bs") * option("numjobs") * int64(p.Measure.Boots*p.Measure.Runs)
+	// fio draws which I/O is a write: some percent are spare.
+	if writes := ios * (100 - option("rwmixread")) / 100; writes < 105_000 {
+		t.Errorf("%d writes; the 99.99th percentile needs 100,000", writes)
 	}
 }
 
