@@ -82,7 +82,7 @@ mutants: build
 	$(GO) test -tags mutants -v -count=1 -timeout 180m -run '^TestMutants$$' ./internal/run
 
 # One of each kind, as many as fit into a test run.
-SAMPLE := ^(warning-other-file|limit-off-by-one|server-file-cleared|null-on-disconnect|leak-per-reply|harmless-comment)$$
+SAMPLE := ^(warning-other-file|whole-wqe-words|limit-off-by-one|server-file-cleared|null-on-disconnect|leak-per-reply|harmless-comment)$$
 test-mutants:
 	$(MAKE) mutants MUTANTS='$(SAMPLE)' MUTANTS_PLANS=default
 
