@@ -89,7 +89,7 @@ func TestCrashOfAKernelWithDebugInfo(t *testing.T) {
 	// Frames in a file of the series and in one that it leaves alone.
 	for _, want := range []string{
 		`RIP: 0010:svc_rdma_send_ctxts_destroy\+0x[0-9a-f]+/0x[0-9a-f]+ \([^)]*net/sunrpc/xprtrdma/svc_rdma_sendto\.c:\d+\)`,
-		`\n[^?\n]* worker_thread\+0x[0-9a-f]+/0x[0-9a-f]+ \([^)]*kernel/workqueue\.c:\d+\)`,
+		`\n[^?\n]* kthread\+0x[0-9a-f]+/0x[0-9a-f]+ \(kernel/kthread\.c:\d+\)`,
 	} {
 		if !regexp.MustCompile(want).MatchString(evidence) {
 			t.Errorf("the evidence lacks %s", want)
