@@ -22,9 +22,9 @@ type MountError struct {
 func (e *MountError) Error() string {
 	s := "the NFS mount failed: " + e.Diagnosis.Message
 	if e.Diagnosis.Hint != "" {
-		s += " (" + e.Diagnosis.Hint + ")"
+		s += "; " + e.Diagnosis.Hint
 	}
-	return s + "; " + e.Err.Error()
+	return s + ". " + e.Err.Error()
 }
 
 func (e *MountError) Unwrap() error { return e.Err }

@@ -68,6 +68,29 @@ func TestBenchRemote(t *testing.T) {
 		t.Errorf("hosts %+v, fio %v, mount %q", h, got.Versions, got.Mount)
 	}
 	nothingLeft(t, g)
+
+	// nfsd without NFSv3 is asked for NFSv3: mount.nfs has one message for
+	// several causes, and the facts tell which it is.
+	var out bytes.Buffer
+	st, err := g.Exec(ctx, "PATH=$PATH:/usr/sbin:/sbin; rpc.nfsd 0 && rpc.nfsd --no-nfs-version 3 2 && echo 'rdma 20049' > /proc/fs/nfsd/portlist", guestssh.IO{Stderr: &out})
+	if err != nil || !st.OK() {
+		t.Fatalf("restart of nfsd: %v %v: %s", err, st, out.String())
+	}
+	e = overShells(t, o, g, g)
+	rec := e.Record()
+	if err := rec.Prepare(e.Folder(), rec.Design); err != nil {
+		t.Fatal(err)
+	}
+	err = e.Conduct(ctx, follower{t})
+	var me *remote.MountError
+	if !errors.As(err, &me) || !strings.Contains(err.Error(), "version: the server does not serve NFSv3 (it has ") || !strings.Contains(err.Error(), "mount.nfs: ") {
+		t.Errorf("a mount of a version that is off: %v", err)
+	}
+	t.Log(err)
+	if err := e.End(ctx, err); err != nil {
+		t.Fatal(err)
+	}
+	nothingLeft(t, g)
 }
 
 // overShells prepares a measurement on guests that are reached through their
