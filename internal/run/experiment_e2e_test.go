@@ -53,7 +53,7 @@ func (f follower) Booting(p measure.Place, n, planned int) {
 func (f follower) Booted(b measure.Boot) {
 	f.t.Logf("  %v, noise %+v %v %s", b.Elapsed.Round(time.Second), b.Noise, b.Noisy, b.Rejected)
 }
-func (f follower) Looked(l measure.Look) { f.t.Logf("  look: %+v", l) }
+func (f follower) Looked(l measure.Look) { f.t.Logf("  look: %v %s", l, l.Stop) }
 
 // conduct measures and analyses.
 func conduct(t *testing.T, o Options, mo MeasureOptions, design func(*measure.Design)) (*measure.Experiment, *measure.Analysis) {
