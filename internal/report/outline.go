@@ -139,7 +139,9 @@ func severityRank(s checks.Severity) int {
 
 // said is a finding as one sentence with its place.
 func said(f checks.Finding) string {
-	if at := f.Where.String(); at != "" && f.Where.Cell == "" {
+	at := f.Where
+	at.Cell = "" // the case has its name
+	if at := at.String(); at != "" {
 		return at + ": " + f.Message
 	}
 	return f.Message

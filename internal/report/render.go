@@ -223,7 +223,11 @@ func (p *Report) text(w io.Writer) error {
 	if reused > 0 {
 		fmt.Fprintf(&b, "%d of %d cells reused from earlier runs (nothing they depend on has changed; --fresh runs them again)\n", reused, len(r.Cells))
 	}
-	fmt.Fprintf(&b, "run %s (%v): %s\n", r.ID, r.Ended.Sub(r.Started).Round(time.Second), r.Dir())
+	took := "not at its end"
+	if !r.Ended.IsZero() {
+		took = r.Ended.Sub(r.Started).Round(time.Second).String()
+	}
+	fmt.Fprintf(&b, "run %s (%s): %s\n", r.ID, took, r.Dir())
 	_, err := io.WriteString(w, b.String())
 	return err
 }

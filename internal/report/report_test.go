@@ -243,3 +243,32 @@ func TestJSONHasEverything(t *testing.T) {
 		t.Errorf("unknown format: %v", err)
 	}
 }
+
+// A run that goes on has no duration, and its report no verdict.
+func TestRunNotAtItsEnd(t *testing.T) {
+	r := sample(t)
+	r.Ended, r.Verdict = time.Time{}, ""
+	var b bytes.Buffer
+	if err := Write(&b, r, "text"); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), " (not at its end): ") || strings.Contains(b.String(), "PASS") {
+		t.Errorf("%s", b.String())
+	}
+}
+
+// The place that a decoded crash names is shown beside its cell.
+func TestCrashHasItsLine(t *testing.T) {
+	r := failing(t)
+	c := r.Cells[4]
+	c.Findings = []checks.Finding{{ID: "console.oops", Severity: checks.Error, Where: checks.Where{Cell: c.ID, File: "net/sunrpc/demo.c", Line: 12}, Message: "BUG: demo"}}
+	for _, f := range []string{"text", "ktap", "junit"} {
+		var b bytes.Buffer
+		if err := Write(&b, r, f); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), "net/sunrpc/demo.c:12: BUG: demo") {
+			t.Errorf("%s has no place:\n%.2000s", f, b.String())
+		}
+	}
+}
