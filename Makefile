@@ -11,7 +11,7 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null)
 
 export CGO_ENABLED = 0
 
-.PHONY: all build deps deps-test run test test-fast test-e2e test-mutants bench bench-aa bench-slow kills mutants trust lint clean
+.PHONY: all build deps deps-test run test test-fast test-e2e test-mutants bench bench-aa bench-slow bench-pair crash-lines kills mutants trust lint clean
 
 all: build
 
@@ -70,6 +70,15 @@ bench-aa: build
 
 bench-slow: build
 	PATCHCHECK_DELAY=$(DELAY) $(GO) test -tags integration -run '^TestBenchSlowReply$$' -count=1 -v -timeout 60m ./internal/run
+
+# Two guests that a socket joins, rxe on virtio-net, measured over SSH alone;
+# and a crash of a kernel with debug info, decoded to file and line. Each builds
+# a kernel of its own once.
+bench-pair: build
+	PATCHCHECK_TWO_GUESTS=1 $(GO) test -tags integration -run '^TestBenchTwoGuests$$' -count=1 -v -timeout 120m ./internal/run
+
+crash-lines: build
+	PATCHCHECK_DEBUGINFO=1 $(GO) test -tags integration -run '^TestCrashOfAKernelWithDebugInfo$$' -count=1 -v -timeout 120m ./internal/run
 
 # The bank of seeded faults: each must be caught, each harmless one must pass.
 # MUTANTS=regexp selects some, MUTANTS_PLANS=debug those of the debug kernel,
