@@ -134,13 +134,15 @@ func refuse(ctx context.Context, path string) error {
 // ours says why the open file is none that this program can bring up to date.
 // One without tables is being made by another process.
 func (db *DB) ours(ctx context.Context, q querier) error {
-	v, app, err := db.identity(ctx, q)
+	// Tables and identity come with one commit, which may be between these
+	// questions: whoever sees a table must see the identity.
+	tables, err := db.tables(ctx, q)
 	if err != nil {
 		return err
 	}
-	var tables int
-	if err := q.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
-		return db.explain(err)
+	v, app, err := db.identity(ctx, q)
+	if err != nil {
+		return err
 	}
 	switch {
 	case app != applicationID && (tables > 0 || v > 0 || app != 0):
@@ -174,9 +176,15 @@ func OpenReadOnly(ctx context.Context, path string) (*DB, error) {
 	if db.sql, err = sql.Open("sqlite", dsn(path, mode)); err != nil {
 		return nil, err
 	}
-	v, app, err := db.identity(ctx, db.sql)
+	tables, err := db.tables(ctx, db.sql)
+	var v, app int
+	if err == nil {
+		v, app, err = db.identity(ctx, db.sql)
+	}
 	switch {
 	case err != nil:
+	case app == 0 && v == 0 && tables == 0: // another process is making it
+		err = fmt.Errorf("there is no history yet: %w", fs.ErrNotExist)
 	case app != applicationID:
 		err = &ForeignError{path}
 	case v > SchemaVersion:
@@ -211,6 +219,11 @@ func (db *DB) Writable() bool { return !db.readOnly }
 
 type querier interface {
 	QueryRowContext(ctx context.Context, q string, args ...any) *sql.Row
+}
+
+func (db *DB) tables(ctx context.Context, q querier) (n int, err error) {
+	err = q.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&n)
+	return n, db.explain(err)
 }
 
 func (db *DB) identity(ctx context.Context, q querier) (version, app int, err error) {

@@ -650,3 +650,53 @@ func BenchmarkYear(b *testing.B) {
 		})
 	}
 }
+
+// between lets something happen between two questions.
+type between struct {
+	querier
+	then func()
+}
+
+func (b *between) QueryRowContext(ctx context.Context, q string, args ...any) *sql.Row {
+	row := b.querier.QueryRowContext(ctx, q, args...)
+	if err := row.Err(); err == nil && b.then != nil {
+		then := b.then
+		b.then = nil
+		defer then()
+	}
+	return row
+}
+
+// A history that another process makes just now is not taken for a file of
+// another program, whichever question the other one's commit comes after.
+func TestMadeMeanwhile(t *testing.T) {
+	for after := range 3 {
+		path := filepath.Join(t.TempDir(), "h.db")
+		q, err := sql.Open("sqlite", dsn(path, "rwc"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Close()
+		made := 0
+		var b *between
+		var step func()
+		step = func() {
+			if made++; made == after+1 {
+				open(t, path)
+				return
+			}
+			b.then = step
+		}
+		b = &between{querier: q, then: step}
+		if err := (&DB{path: path}).ours(t.Context(), b); err != nil {
+			t.Errorf("made after question %d: %v", after+1, err)
+		}
+	}
+	empty := filepath.Join(t.TempDir(), "h.db")
+	if err := os.WriteFile(empty, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenReadOnly(t.Context(), empty); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that is still empty: %v", err)
+	}
+}
