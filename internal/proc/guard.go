@@ -3,6 +3,7 @@
 package proc
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -17,8 +18,9 @@ import (
 
 // guardScript is a shell that remembers process groups, one line for each that
 // begins ("+ N") or ends ("- N"), and kills what is left when its input ends:
-// then patchcheck is gone, whatever way it went. The signals of a terminal do
-// not concern it.
+// then patchcheck is gone, whatever way it went. What was started and not told
+// of yet is known by its environment, $1. The signals of a terminal do not
+// concern it.
 const guardScript = `trap '' INT TERM HUP QUIT
 l=' '
 while read -r op g; do
@@ -28,7 +30,16 @@ while read -r op g; do
 	esac
 done
 for g in $l; do kill -KILL "-$g" 2>/dev/null; done
+for i in 1 2 3 4 5 6 7 8; do
+	ps=$(grep -laF -e "$1" /proc/[0-9]*/environ 2>/dev/null)
+	[ -n "$ps" ] || exit 0
+	for p in $ps; do p=${p#/proc/} && kill -KILL "${p%/environ}" 2>/dev/null; done
+done
 exit 0`
+
+// mark is in the environment of all that this process starts, and of what they
+// start.
+var mark = "PATCHCHECK_GUARD=" + rand.Text()
 
 var guard struct {
 	sync.Mutex
@@ -42,13 +53,17 @@ var guard struct {
 // git's helpers, need this. release must be called before the group's leader
 // is waited for, as its number may belong to somebody else from then on.
 //
-// Between the start of a program and its Guard the death signal alone holds.
+// Between the start of a program and its Guard, its death signal and the mark in
+// the environment of what Run starts hold.
 func Guard(pgid int) (release func()) {
 	if tell("+ "+strconv.Itoa(pgid)) != nil {
 		return func() {}
 	}
 	return func() { tell("- " + strconv.Itoa(pgid)) }
 }
+
+// awake has the guard run before there is anything to guard.
+func awake() { tell("") }
 
 func tell(line string) error {
 	guard.Lock()
@@ -83,7 +98,7 @@ func startGuard() error {
 		return err
 	}
 	defer r.Close()
-	cmd := exec.Command("/bin/sh", "-c", guardScript)
+	cmd := exec.Command("/bin/sh", "-c", guardScript, "sh", mark)
 	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/bin:/bin"}
 	cmd.Stdin = r
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -131,6 +132,8 @@ func Run(ctx context.Context, c Cmd) (Result, error) {
 	// Pdeathsig fires when the starting thread ends, so hold it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	cmd.Env = append(slices.Clip(cmd.Env), mark)
+	awake()
 	start := time.Now()
 	if err := ctx.Err(); err != nil {
 		return Result{Exit: -1}, &Error{Argv: c.Argv, Dir: c.Dir, Exit: -1, Err: err}

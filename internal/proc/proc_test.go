@@ -17,10 +17,22 @@ import (
 	"time"
 )
 
-// orphanEnv makes the test binary the patchcheck that gets killed.
-const orphanEnv = "PATCHCHECK_TEST_ORPHAN"
+// orphanEnv makes the test binary the patchcheck that gets killed; untoldEnv one
+// that is killed before it told its guard of what it started.
+const (
+	orphanEnv = "PATCHCHECK_TEST_ORPHAN"
+	untoldEnv = "PATCHCHECK_TEST_UNTOLD"
+)
 
 func TestMain(m *testing.M) {
+	if script := os.Getenv(untoldEnv); script != "" {
+		awake()
+		c := exec.Command("/bin/sh", "-c", script)
+		c.Env, c.Stdout = []string{"PATH=/usr/bin:/bin", mark}, os.Stdout
+		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		c.Run()
+		os.Exit(0)
+	}
 	if script := os.Getenv(orphanEnv); script != "" {
 		Run(context.Background(), Cmd{Argv: []string{"/bin/sh", "-c", script}, Stdout: os.Stdout})
 		os.Exit(0)
@@ -31,9 +43,15 @@ func TestMain(m *testing.M) {
 // A program's children, and theirs, end with a patchcheck that gets SIGKILL,
 // whatever signals they ignore.
 func TestNothingOutlivesSIGKILL(t *testing.T) {
+	for _, mode := range []string{orphanEnv, untoldEnv} {
+		t.Run(mode, func(t *testing.T) { outliving(t, mode) })
+	}
+}
+
+func outliving(t *testing.T, mode string) {
 	cmd := exec.Command(os.Args[0])
 	script := `trap '' TERM HUP INT; (trap '' TERM HUP INT; (sleep 1000; :) & sleep 1000; :) & echo up; wait`
-	cmd.Env = append(os.Environ(), orphanEnv+"="+script)
+	cmd.Env = append(os.Environ(), mode+"="+script)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
