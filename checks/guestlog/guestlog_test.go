@@ -134,6 +134,16 @@ func TestDiagnoseMount(t *testing.T) {
 			t.Errorf("%s: %v %+v", c.name, ok, d)
 		}
 	}
+	// A firewall between the two looks like a server that does not answer.
+	blocked := right
+	blocked.Output = "mount.nfs: Connection timed out\n"
+	if d, _ := DiagnoseMount(blocked); !strings.Contains(d.Hint, "udp/4791") {
+		t.Errorf("no word of the port: %+v", d)
+	}
+	blocked.Proto, blocked.ClientModule = "tcp", nil
+	if d, _ := DiagnoseMount(blocked); strings.Contains(d.Hint, "4791") {
+		t.Errorf("a RoCE port for TCP: %+v", d)
+	}
 	if _, ok := DiagnoseMount(MountTry{Output: ""}); ok {
 		t.Error("no output is no failure")
 	}

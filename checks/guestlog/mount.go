@@ -65,6 +65,9 @@ func DiagnoseMount(t MountTry) (d Diagnosis, ok bool) {
 			d.Class = Transport
 			d.Message = "the server accepted nothing in time, though listener, version and client module are right as far as known"
 			d.Hint = "run the cell on the base kernel; look at the server's console"
+			if t.Proto == "rdma" {
+				d.Hint += "; RoCE needs udp/4791 open in both directions (nft list ruleset)"
+			}
 		}
 		return d, true
 	case has("mount.nfs"), has("mount: "):
