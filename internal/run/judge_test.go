@@ -147,3 +147,31 @@ func TestSpans(t *testing.T) {
 		}
 	}
 }
+
+// Cells without an answer are grouped by how they failed; others are left alone.
+func TestUnanswered(t *testing.T) {
+	results := map[string]*runfolder.Cell{}
+	var cells []testplans.Cell
+	add := func(dev string, v checks.Verdict, id string) {
+		c := testplans.Cell{Kernel: testplans.RolePatched, Device: testplans.Device{Name: dev}, NFS: "3"}
+		cells = append(cells, c)
+		results[c.ID()] = &runfolder.Cell{ID: c.ID(), Verdict: v, Attempts: []runfolder.Attempt{{Verdict: v, Findings: []checks.Finding{{ID: id, Severity: checks.Error}}}}}
+	}
+	add("a", checks.Infra, "infra")
+	add("b", checks.Pass, "")
+	add("c", checks.Infra, "emulator.infra")
+	add("d", checks.Fail, "contents.differ")
+	add("e", checks.Infra, "infra")
+	cells = append(cells, testplans.Cell{Kernel: testplans.RolePatched, Device: testplans.Device{Name: "not run"}, NFS: "3"})
+	var got []string
+	for _, g := range unanswered(cells, results) {
+		var names []string
+		for _, c := range g {
+			names = append(names, c.Device.Name)
+		}
+		got = append(got, strings.Join(names, " "))
+	}
+	if s := strings.Join(got, "; "); s != "a e; c" {
+		t.Errorf("%q", s)
+	}
+}

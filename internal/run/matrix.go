@@ -618,18 +618,10 @@ func (m *matrix) all(ctx context.Context, cells []testplans.Cell, save func(*run
 }
 
 // retry runs cells again that our infrastructure failed, in fresh guests: they
-// have no answer yet.
+// have no answer yet. Of those that failed alike one goes first; where it has no
+// answer again, the others would have none either.
 func (m *matrix) retry(ctx context.Context, role string, cells []testplans.Cell, results map[string]*runfolder.Cell) error {
-	for range infraRetries {
-		var todo []testplans.Cell
-		for _, c := range cells {
-			if r := results[c.ID()]; r != nil && r.Verdict == checks.Infra {
-				todo = append(todo, c)
-			}
-		}
-		if len(todo) == 0 {
-			return nil
-		}
+	run := func(todo []testplans.Cell) error {
 		m.step.Update("%s again, after a failure of the infrastructure", plural(len(todo), "cell", "cells"))
 		m.total += len(todo)
 		out, err := m.runAll(ctx, m.kernels[role], todo)
@@ -645,11 +637,40 @@ func (m *matrix) retry(ctx context.Context, role string, cells []testplans.Cell,
 				m.base[place(c)] = a
 			}
 		}
-		if err != nil {
-			return err
+		return err
+	}
+	for range infraRetries {
+		for _, todo := range unanswered(cells, results) {
+			if err := run(todo[:1]); err != nil {
+				return err
+			}
+			if len(todo) > 1 && results[todo[0].ID()].Verdict != checks.Infra {
+				if err := run(todo[1:]); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	return nil
+}
+
+// unanswered groups the cells that our infrastructure failed by how it did.
+func unanswered(cells []testplans.Cell, results map[string]*runfolder.Cell) (groups [][]testplans.Cell) {
+	at := map[string]int{}
+	for _, c := range cells {
+		r := results[c.ID()]
+		if r == nil || r.Verdict != checks.Infra {
+			continue
+		}
+		sig := signature(r.Last())
+		i, known := at[sig]
+		if !known {
+			i = len(groups)
+			at[sig], groups = i, append(groups, nil)
+		}
+		groups[i] = append(groups[i], c)
+	}
+	return groups
 }
 
 // attribute decides whose fault a failed cell is.
