@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"patchcheck/internal/casestest"
 )
 
 func TestConsoleState(t *testing.T) {
@@ -91,7 +93,7 @@ func TestConsoleLogFull(t *testing.T) {
 
 // Console samples of the shared cases: how a guest that ends so is judged.
 func TestSharedSamples(t *testing.T) {
-	dir := sharedSamples(t)
+	dir := casestest.Dir(t, "samples")
 	tests := []struct {
 		file  string
 		check func(consoleState) bool
@@ -128,23 +130,6 @@ func TestSharedSamples(t *testing.T) {
 			t.Errorf("%s: %s", file, got)
 		}
 	}
-}
-
-// sharedSamples finds ../shared/cases/samples beside the project.
-func sharedSamples(t *testing.T) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; dir != "/"; dir = filepath.Dir(dir) {
-		p := filepath.Join(dir, "shared", "cases", "samples")
-		if st, err := os.Stat(p); err == nil && st.IsDir() {
-			return p
-		}
-	}
-	t.Skip("the shared cases are not here")
-	return ""
 }
 
 func FuzzConsole(f *testing.F) {

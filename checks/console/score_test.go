@@ -9,31 +9,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-// sharedDir finds a folder of the public cases beside the checkout.
-func sharedDir(t testing.TB, sub string) string {
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		p := filepath.Join(dir, "shared", "cases", sub)
-		if _, err := os.Stat(p); err == nil {
-			return p
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			t.Skip("no shared/cases folder beside the checkout")
-		}
-		dir = up
-	}
-}
+	"patchcheck/internal/casestest"
+)
 
 // TestSuite runs the public console suite, when it is there, and holds what
 // was reached.
 func TestSuite(t *testing.T) {
-	dir := sharedDir(t, "suites/console")
+	dir := casestest.Dir(t, "suites/console")
 	f, err := os.Open(filepath.Join(dir, "manifest.jsonl"))
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"patchcheck/checks"
+	"patchcheck/internal/casestest"
 )
 
 // doc makes a small fio document: one job that reads n blocks.
@@ -266,17 +267,9 @@ func TestSize(t *testing.T) {
 
 // The public samples, when they are there.
 func TestSamples(t *testing.T) {
-	dir, _ := os.Getwd()
-	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "shared/cases/samples")); err == nil {
-			break
-		}
-		if dir == filepath.Dir(dir) {
-			t.Skip("no shared/cases folder beside the checkout")
-		}
-	}
+	dir := casestest.Dir(t, "samples")
 	load := func(n string) Output {
-		b, err := os.ReadFile(filepath.Join(dir, "shared/cases/samples", n))
+		b, err := os.ReadFile(filepath.Join(dir, n))
 		if err != nil {
 			t.Fatal(err)
 		}

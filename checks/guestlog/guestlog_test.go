@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"patchcheck/checks"
+	"patchcheck/internal/casestest"
 )
 
 func TestScan(t *testing.T) {
@@ -170,20 +171,12 @@ func TestCheckPortlist(t *testing.T) {
 
 // The public samples, when they are there.
 func TestSamples(t *testing.T) {
-	dir, _ := os.Getwd()
-	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "shared/cases/samples")); err == nil {
-			break
-		}
-		if dir == filepath.Dir(dir) {
-			t.Skip("no shared/cases folder beside the checkout")
-		}
-	}
+	dir := casestest.Dir(t, "samples")
 	for file, want := range map[string]Class{
 		"B51-kvm-broken.log": Accel, "B51-kvm-internal.log": Accel, "B52-hostfwd.log": Harness, "B54-no9p.log": Setup,
 		"B56-oom.log": GuestOOM, "B58-skew.log": ClockSkew, "B67-rdma-link-old.txt": Setup, "B74-mount-errors.txt": Setup, "B75-grace.log": Setup, "B76-statd.txt": Setup,
 	} {
-		f, err := os.Open(filepath.Join(dir, "shared/cases/samples", file))
+		f, err := os.Open(filepath.Join(dir, file))
 		if err != nil {
 			t.Error(err)
 			continue

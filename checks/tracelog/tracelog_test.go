@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"patchcheck/checks"
+	"patchcheck/internal/casestest"
 )
 
 const clean = "entries: 10\noverrun: 0\ncommit overrun: 0\nbytes: 400\noldest event ts:  1.5\nnow ts:  2.5\ndropped events: 0\nread events: 10\n"
@@ -120,17 +121,9 @@ func TestCheckBufferSize(t *testing.T) {
 
 // The public samples, when they are there.
 func TestSamples(t *testing.T) {
-	dir, _ := os.Getwd()
-	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "shared/cases/samples")); err == nil {
-			break
-		}
-		if dir == filepath.Dir(dir) {
-			t.Skip("no shared/cases folder beside the checkout")
-		}
-	}
+	dir := casestest.Dir(t, "samples")
 	read := func(n string) string {
-		b, err := os.ReadFile(filepath.Join(dir, "shared/cases/samples", n))
+		b, err := os.ReadFile(filepath.Join(dir, n))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"patchcheck/internal/casestest"
 )
 
 func entries(l []Entry) string {
@@ -224,8 +226,8 @@ func TestDiffLines(t *testing.T) {
 
 // TestSuite runs the public build-warnings suite.
 func TestSuite(t *testing.T) {
-	dir := sharedDir(t)
-	f, err := os.ReadFile(filepath.Join(dir, "cases/suites/build-warnings/manifest.jsonl"))
+	dir := casestest.Dir(t, "suites/build-warnings")
+	f, err := os.ReadFile(filepath.Join(dir, "manifest.jsonl"))
 	if err != nil {
 		t.Skip("the suite is not here:", err)
 	}
@@ -239,7 +241,7 @@ func TestSuite(t *testing.T) {
 			t.Fatal(err)
 		}
 		read := func(side string) Log {
-			b, err := os.ReadFile(filepath.Join(dir, "cases/suites/build-warnings", c.ID, side+".log"))
+			b, err := os.ReadFile(filepath.Join(dir, c.ID, side+".log"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -265,24 +267,4 @@ func TestSuite(t *testing.T) {
 	if total-passed > 1 {
 		t.Errorf("%d of %d cases pass; one that differs in which notes count as new is known", passed, total)
 	}
-}
-
-func sharedDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if s := filepath.Join(filepath.Dir(dir), "shared"); isDir(s) {
-			return s
-		}
-	}
-	t.Skip("no folder `shared` beside the project: the public suite is not run")
-	return ""
-}
-
-func isDir(p string) bool {
-	st, err := os.Stat(p)
-	return err == nil && st.IsDir()
 }

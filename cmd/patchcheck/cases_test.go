@@ -4,10 +4,11 @@ package main
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"regexp"
 	"testing"
+
+	"patchcheck/internal/casestest"
 )
 
 // TestPublicFaults gives the command line what went wrong with other tools:
@@ -15,16 +16,7 @@ import (
 // that have an input of their own and need no kernel; what needs one is tested
 // where it is done.
 func TestPublicFaults(t *testing.T) {
-	dir, _ := os.Getwd()
-	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "shared/cases/samples")); err == nil {
-			break
-		}
-		if dir == filepath.Dir(dir) {
-			t.Skip("no shared/cases folder beside the checkout")
-		}
-	}
-	t.Chdir(filepath.Join(dir, "shared/cases/samples"))
+	t.Chdir(casestest.Dir(t, "samples"))
 	for _, c := range []struct {
 		id   string
 		args []string // "*" is expanded

@@ -15,27 +15,8 @@ import (
 
 	"patchcheck/checks/fio"
 	"patchcheck/checks/stats"
+	"patchcheck/internal/casestest"
 )
-
-// samples is the folder of the public test cases; the test is skipped without.
-func samples(t *testing.T) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		p := filepath.Join(dir, "shared", "cases", "samples")
-		if _, err := os.Stat(p); err == nil {
-			return p
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			t.Skip("no shared/cases folder beside the checkout")
-		}
-		dir = up
-	}
-}
 
 func outcomes(a *Analysis) (claims, none int) {
 	for _, p := range a.Contrasts {
@@ -52,7 +33,7 @@ func outcomes(a *Analysis) (claims, none int) {
 }
 
 func TestPublicCases(t *testing.T) {
-	dir := samples(t)
+	dir := casestest.Dir(t, "samples")
 	side := func(name, glob string) Side {
 		files, err := filepath.Glob(filepath.Join(dir, glob))
 		if err != nil || len(files) == 0 {
