@@ -229,10 +229,11 @@ func (m *matrix) exec(ctx context.Context, s *session, c testplans.Cell) (a runf
 
 // diagnose names what the guest's log says of troubles that are no crash.
 func (m *matrix) diagnose(s *session, c testplans.Cell, a *runfolder.Attempt, from int) {
-	if m.exhausted(s, c, a, from) {
+	ds := m.scan(s, from)
+	if m.exhausted(s, c, a, ds) {
 		return
 	}
-	for _, d := range m.scan(s, from) {
+	for _, d := range ds {
 		if !d.Note {
 			a.Findings = append(a.Findings, of(c, d.Finding()))
 		}
@@ -240,8 +241,9 @@ func (m *matrix) diagnose(s *session, c testplans.Cell, a *runfolder.Attempt, fr
 }
 
 // exhausted says that the guest ran out of memory or space, which says nothing
-// about the series, unless the kernel had crashed before.
-func (m *matrix) exhausted(s *session, c testplans.Cell, a *runfolder.Attempt, from int) bool {
+// about the series, unless the kernel had crashed before. ds is what its log
+// says.
+func (m *matrix) exhausted(s *session, c testplans.Cell, a *runfolder.Attempt, ds []guestlog.Diagnosis) bool {
 	if crashedBefore(s.con.finish(), console.KindOOM) {
 		return false
 	}
@@ -251,7 +253,7 @@ func (m *matrix) exhausted(s *session, c testplans.Cell, a *runfolder.Attempt, f
 		f.Evidence = []string{l}
 		found = append(found, f)
 	} else {
-		for _, d := range m.scan(s, from) {
+		for _, d := range ds {
 			if d.Class == guestlog.GuestOOM || d.Class == guestlog.GuestFull {
 				found = append(found, of(c, d.Finding()))
 			}
@@ -468,7 +470,7 @@ func (m *matrix) farewell(ctx context.Context, s *session, c testplans.Cell, a *
 	derr := s.b.call(ctx, &runfolder.Attempt{}, c.ID(), "dmesg", guestproto.VerbDmesg, deadlineQuick, nil, &d)
 	s.g.Close()
 	m.consoleFindings(s, c, a, from)
-	if m.exhausted(s, c, a, from) || derr != nil || s.con.finish().Crash {
+	if m.exhausted(s, c, a, m.scan(s, from)) || derr != nil || s.con.finish().Crash {
 		return
 	}
 	rep, _ := console.Parse(strings.NewReader(d.Text), console.Options{})
@@ -545,7 +547,7 @@ func (m *matrix) all(ctx context.Context, cells []testplans.Cell, save func(*run
 				continue
 			}
 			if role == testplans.RoleBase {
-				m.base[c.Device.Name+"/"+c.NFS] = a
+				m.base[place(c)] = a
 			}
 			cell := &runfolder.Cell{ID: c.ID(), Spec: c, Attempts: []runfolder.Attempt{*a}, Verdict: a.Verdict, Findings: a.Findings}
 			results[c.ID()] = cell
@@ -590,7 +592,7 @@ func (m *matrix) all(ctx context.Context, cells []testplans.Cell, save func(*run
 					return err
 				}
 			}
-			if b := m.base[c.Device.Name+"/"+c.NFS]; cell.Verdict == checks.Pass && b != nil && b.Verdict != checks.Pass {
+			if b := m.base[place(c)]; cell.Verdict == checks.Pass && b != nil && b.Verdict != checks.Pass {
 				// It could not be compared, so it is no answer for later.
 				if err := m.draft(cell); err != nil {
 					return err
@@ -790,7 +792,7 @@ func onlyLeaks(a *runfolder.Attempt) bool {
 
 // checkTime compares a passing cell with the same cell on the base kernel.
 func (m *matrix) checkTime(ctx context.Context, c testplans.Cell, cell *runfolder.Cell) error {
-	base := m.base[c.Device.Name+"/"+c.NFS]
+	base := m.base[place(c)]
 	if c.Kernel != testplans.RolePatched || base == nil || base.Verdict != checks.Pass {
 		return nil
 	}
@@ -809,25 +811,16 @@ func (m *matrix) checkSpan(ctx context.Context, c testplans.Cell, cell *runfolde
 		return nil
 	}
 	// One slow stretch of the host looks the same: both again, in turn.
-	var lastP, lastB *runfolder.Attempt
-	for range 2 {
-		m.step.Update("%s: %s took %.1f times as long as on base, again", c.ID(), t.what, least)
-		b, p, err := m.pair(ctx, c)
-		if err != nil {
-			return err
-		}
-		if b.Verdict != checks.Pass || p.Verdict != checks.Pass {
-			m.unstable(cell, b, p)
-			return nil
-		}
-		lastP, lastB = p, b
-		if least = min(least, t.ratio(p, b, slow)); least == 0 {
-			return nil
-		}
+	b, p, err := m.confirm(ctx, c, cell, func() string { return fmt.Sprintf("%s took %.1f times as long as on base", t.what, least) },
+		func(b, p *runfolder.Attempt) bool {
+			least = min(least, t.ratio(p, b, slow))
+			return least != 0
+		})
+	if p == nil {
+		return err
 	}
-	cell.Attempts = append(cell.Attempts, *lastP)
 	f := ruleTime.New(checks.Where{Cell: c.ID()}, "%s took %.1f times as long as on the base kernel, in 3 of 3 comparisons (last: %v against %v)",
-		t.what, least, t.of(lastP).Round(time.Millisecond), t.of(lastB).Round(time.Millisecond))
+		t.what, least, t.of(p).Round(time.Millisecond), t.of(b).Round(time.Millisecond))
 	cell.Findings = append(cell.Findings, f)
 	cell.Verdict, cell.Reason = checks.Fail, f.Message
 	return nil

@@ -67,32 +67,45 @@ func excess(plan *testplans.Plan, b, p *runfolder.Attempt) string {
 // on the base kernel. A leak per call shows there; one per connection is too
 // small, and kmemleak on a debug kernel finds it.
 func (m *matrix) checkMemory(ctx context.Context, c testplans.Cell, cell *runfolder.Cell) error {
-	base := m.base[c.Device.Name+"/"+c.NFS]
+	base := m.base[place(c)]
 	if c.Kernel != testplans.RolePatched || base == nil || base.Verdict != checks.Pass || excess(m.plan, base, cell.Last()) == "" {
 		return nil
 	}
 	var said string
-	var last *runfolder.Attempt
-	for range 2 {
-		m.step.Update("%s: left more memory behind than on base, again", c.ID())
-		b, p, err := m.pair(ctx, c)
-		if err != nil {
-			return err
-		}
-		if b.Verdict != checks.Pass || p.Verdict != checks.Pass {
-			m.unstable(cell, b, p)
-			return nil
-		}
-		if said = excess(m.plan, b, p); said == "" {
-			return nil
-		}
-		last = p
+	_, p, err := m.confirm(ctx, c, cell, func() string { return "left more memory behind than on base" }, func(b, p *runfolder.Attempt) bool {
+		said = excess(m.plan, b, p)
+		return said != ""
+	})
+	if p == nil {
+		return err
 	}
-	cell.Attempts = append(cell.Attempts, *last)
 	f := ruleMemory.New(checks.Where{Cell: c.ID()}, "the cell leaves more memory in use than on the base kernel, in 3 of 3 comparisons: %s", said)
 	cell.Findings = append(cell.Findings, f)
 	cell.Verdict, cell.Reason = checks.Fail, f.Message
 	return nil
+}
+
+// confirm repeats a passing cell that differs from the base kernel's, twice on
+// both kernels in turn, and gives the last pair if each of them differs, too; the
+// patched one goes on the cell's record. p is nil where one does not, and where
+// the cell got another verdict by a repetition that did not pass. say words the
+// difference, which may change from one repetition to the next.
+func (m *matrix) confirm(ctx context.Context, c testplans.Cell, cell *runfolder.Cell, say func() string, differs func(b, p *runfolder.Attempt) bool) (b, p *runfolder.Attempt, err error) {
+	for range 2 {
+		m.step.Update("%s: %s, again", c.ID(), say())
+		if b, p, err = m.pair(ctx, c); err != nil {
+			return nil, nil, err
+		}
+		if b.Verdict != checks.Pass || p.Verdict != checks.Pass {
+			m.unstable(cell, b, p)
+			return nil, nil, nil
+		}
+		if !differs(b, p) {
+			return nil, nil, nil
+		}
+	}
+	cell.Attempts = append(cell.Attempts, *p)
+	return b, p, nil
 }
 
 // pair runs a patched cell and its counterpart on the base kernel, each alone
