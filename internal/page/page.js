@@ -59,14 +59,33 @@ document.addEventListener('DOMContentLoaded', function () {
       if (p.hidden && p.classList.contains('cell')) p.hidden = false;
       if (p.tagName === 'DETAILS') p.open = true;
     }
+    all('.led').forEach(function (d) { d.classList.remove('led'); });
     if (el.tagName === 'DETAILS') {
+      el.classList.add('led');
       el.scrollIntoView();
       el.querySelector('summary').focus({ preventScroll: true });
     }
   }
   window.addEventListener('hashchange', reveal);
+  // Not left to the browser, which follows a link when Enter goes down: with the
+  // focus moved by then, the rest of the same key press would close again what
+  // the link opened. So Enter counts when it comes up.
+  function follow(a) {
+    if (a.hash !== location.hash) history.pushState(null, '', a.hash);
+    reveal();
+  }
+  function bare(e) { return !(e.ctrlKey || e.metaKey || e.shiftKey || e.altKey); }
   all('a[href^="#cell-"]').forEach(function (a) {
-    a.addEventListener('click', function () { if (a.hash === location.hash) reveal(); });
+    a.addEventListener('keydown', function (e) {
+      if (e.key !== 'Enter' || !bare(e)) return;
+      e.preventDefault();
+      if (!e.repeat) a.addEventListener('keyup', function (up) { if (up.key === 'Enter') follow(a); }, { once: true });
+    });
+    a.addEventListener('click', function (e) {
+      if (!bare(e)) return;
+      e.preventDefault();
+      follow(a);
+    });
   });
   reveal();
 
