@@ -38,8 +38,8 @@ const (
 // Limits of a comparison.
 type Limits struct {
 	MinRuns int     // on each side; default 5, with which the rank test can reach 0.008
-	Alpha   float64 // chance of a false claim; default 0.05
-	Level   float64 // of intervals and of the rank test, as an error; default Alpha. A look at unfinished data has a smaller one
+	Alpha   float64 // chance of a false claim; default 0.01
+	Level   float64 // of intervals, as an error; default 0.05. Both are smaller at a look at unfinished data
 	// Floor is the smallest relative change worth a claim. Runs whose order
 	// nobody randomised differ by some percent for reasons of their own; see
 	// LooseFloor.
@@ -52,8 +52,8 @@ const LooseFloor = 0.05
 
 func (l Limits) withDefaults() Limits {
 	l.MinRuns = cmp.Or(l.MinRuns, 5)
-	l.Alpha = cmp.Or(l.Alpha, 0.05)
-	l.Level = cmp.Or(l.Level, l.Alpha)
+	l.Alpha = cmp.Or(l.Alpha, 0.01)
+	l.Level = cmp.Or(l.Level, 0.05)
 	return l
 }
 
@@ -83,6 +83,7 @@ type Result struct {
 	NBase    int      `json:"n_base"`
 	NPatched int      `json:"n_patched"`
 	Level    float64  `json:"level"`           // error of the intervals: 0.05 for 95 %
+	Alpha    float64  `json:"alpha"`           // p values from here on claim nothing
 	Mean     Contrast `json:"mean"`            // of the means of the units
 	Median   Contrast `json:"median"`          // of the medians of the units
 	RankP    float64  `json:"rank_p"`          // Mann-Whitney U, two-sided
@@ -132,7 +133,7 @@ var ruleWorse = checks.Rule{ID: "perf.worse", Severity: checks.Error, Title: "a 
 // that are made together: see Decide.
 func Measure(base, patched []float64, better Better, lim Limits) Result {
 	lim = lim.withDefaults()
-	r := Result{NBase: len(base), NPatched: len(patched), Better: better, RankP: 1, WelchP: 1, PAdj: 1, Level: lim.Level, lim: lim}
+	r := Result{NBase: len(base), NPatched: len(patched), Better: better, RankP: 1, WelchP: 1, PAdj: 1, Level: lim.Level, Alpha: lim.Alpha, lim: lim}
 	r.Mean.P, r.Median.P = 1, 1
 	for _, s := range [][]float64{base, patched} {
 		for _, v := range s {
@@ -160,12 +161,12 @@ func Measure(base, patched []float64, better Better, lim Limits) Result {
 	if g := Hedges(base, patched); !math.IsNaN(g) && !math.IsInf(g, 0) {
 		r.Hedges = &g
 	}
-	if d := Detectable(base, patched, 1-lim.Level, lim.Level); !math.IsNaN(d) && !math.IsInf(d, 0) {
+	if d := Detectable(base, patched, 1-lim.Level, lim.Alpha*first); !math.IsNaN(d) && !math.IsInf(d, 0) {
 		r.Seen = &d
 	}
 
 	// NewSample sorts what it is given.
-	th := &benchmath.Thresholds{CompareAlpha: lim.Level}
+	th := &benchmath.Thresholds{CompareAlpha: lim.Alpha}
 	a, b := benchmath.NewSample(slices.Clone(base), th), benchmath.NewSample(slices.Clone(patched), th)
 	c := benchmath.AssumeNothing.Compare(a, b)
 	r.RankP = c.P
@@ -221,7 +222,7 @@ func Decide(rs []Result, primary int) {
 		adj = math.Max(adj, math.Min(1, p*float64(len(others)-k)/share))
 		r.PAdj = math.Max(adj, r.RankP)
 		r.decide(r.PAdj)
-		if r.Outcome == NoDifference && r.RankP < r.Level && r.Location().Excludes0() && r.PAdj >= r.Level && len(rs) > 1 {
+		if r.Outcome == NoDifference && r.RankP < r.Alpha && r.Location().Excludes0() && r.PAdj >= r.Alpha && len(rs) > 1 {
 			r.Uncorrected = len(rs)
 		}
 	}
@@ -239,7 +240,7 @@ func (r Result) familyP() float64 { return math.Min(1, 2*math.Min(r.WelchP, r.Me
 func (r *Result) decide(p float64) {
 	r.Outcome = NoDifference
 	c := r.Location()
-	if p >= r.Level || r.RankP >= r.Level || !c.Excludes0() {
+	if p >= r.Alpha || r.RankP >= r.Alpha || !c.Excludes0() {
 		return
 	}
 	// Means that say the contrary of the ranks are an outlier's.
@@ -304,6 +305,9 @@ func (r Result) String() string {
 		if r.Uncorrected > 0 {
 			return fmt.Sprintf("%s (not significant among %d comparisons, %s)", NoDifference, r.Uncorrected, n)
 		}
+		if r.Weak() {
+			return fmt.Sprintf("%s (a claim needs p<%.2g, %s)", NoDifference, r.Alpha, n)
+		}
 		if s, ok := r.SeenShare(); ok {
 			n = fmt.Sprintf("would have seen %s %%, %s", Figures(s*100, 2), n)
 		}
@@ -315,6 +319,12 @@ func (r Result) String() string {
 		return fmt.Sprintf("%s: %+.4g [%+.4g, %+.4g] (%s)", r.Outcome, c.Diff, c.Lo, c.Hi, n)
 	}
 	return fmt.Sprintf("%s: %+.1f %% [%+.1f, %+.1f] (%s)", r.Outcome, d*100, lo*100, hi*100, n)
+}
+
+// Weak tells whether the interval leaves out zero, so that a reader may well
+// see a difference, and yet p is too large for a claim.
+func (r Result) Weak() bool {
+	return r.Outcome == NoDifference && r.Uncorrected == 0 && r.RankP >= r.Alpha && r.RankP < r.Level && r.Location().Excludes0()
 }
 
 // SeenShare is Seen as a share of the base's mean.

@@ -66,7 +66,7 @@ func TestCompare(t *testing.T) {
 func TestDecide(t *testing.T) {
 	mk := func(rank, boot float64) Result {
 		c := Contrast{Base: 100, Patched: 110, Diff: 10, Lo: 1, Hi: 19, P: boot}
-		return Result{Level: 0.05, RankP: rank, WelchP: boot, Mean: c, Median: Contrast{P: 1}, Cliff: 1, Better: LowerIsBetter}
+		return Result{Level: 0.05, Alpha: 0.05, RankP: rank, WelchP: boot, Mean: c, Median: Contrast{P: 1}, Cliff: 1, Better: LowerIsBetter}
 	}
 	for _, c := range []struct {
 		name    string

@@ -445,9 +445,9 @@ func whole(a *armValues) bool {
 	return !slices.ContainsFunc(a.hists, func(h []stats.Hist) bool { return len(h) == 0 })
 }
 
-// limits of the comparisons at a level.
-func (e *Experiment) limits(level float64) stats.Limits {
-	return stats.Limits{MinRuns: 5, Alpha: cmp.Or(e.Design.Alpha, DefaultAlpha), Level: level, Floor: e.Design.Floor, Rounds: e.rounds}
+// limits of the comparisons at a look.
+func (e *Experiment) limits(l levels) stats.Limits {
+	return stats.Limits{MinRuns: 5, Alpha: l.claim, Level: l.interval, Floor: e.Design.Floor, Rounds: e.rounds}
 }
 
 // primaryOf is the index of the metric that the experiment was made for, -1
@@ -468,22 +468,22 @@ func (e *Experiment) primaryOf(ss []*series) int {
 }
 
 // primary is the primary metric of the first two arms alone, for a look.
-func (e *Experiment) primary(level float64) (Row, bool) {
+func (e *Experiment) primary(at levels) (Row, bool) {
 	ss := e.collect()
 	p := e.primaryOf(ss)
 	if p < 0 {
 		return Row{}, false
 	}
 	s := ss[p]
-	r := s.row(e.Arms[0].Name, e.Arms[1].Name, e.limits(level), true)
+	r := s.row(e.Arms[0].Name, e.Arms[1].Name, e.limits(at), true)
 	r.Primary = true
-	merge([]*Row{&r}, []*series{s}, e.Arms[0].Name, e.Arms[1].Name, e.limits(level))
+	merge([]*Row{&r}, []*series{s}, e.Arms[0].Name, e.Arms[1].Name, e.limits(at))
 	if r.NA == "" && r.Outcome.Answers() && (!r.Exact || r.Varies) {
 		// The others are not looked at here, but they have their part of the
 		// error.
 		rs := []stats.Result{r.Result}
 		if len(ss) > 1 || len(e.Arms) > 2 {
-			rs = append(rs, stats.Result{RankP: 1, WelchP: 1, PAdj: 1, Level: level, Mean: stats.Contrast{P: 1}, Median: stats.Contrast{P: 1}})
+			rs = append(rs, stats.Result{RankP: 1, WelchP: 1, PAdj: 1, Level: at.interval, Alpha: at.claim, Mean: stats.Contrast{P: 1}, Median: stats.Contrast{P: 1}})
 		}
 		stats.Decide(rs, 0)
 		r.Result = rs[0]
@@ -493,12 +493,12 @@ func (e *Experiment) primary(level float64) (Row, bool) {
 
 // Analyse compares each arm with the first.
 func Analyse(e *Experiment) (*Analysis, error) {
-	level, err := e.finalLevel()
+	at, err := e.finalLevels()
 	if err != nil {
 		return nil, err
 	}
-	a := &Analysis{Experiment: e, ID: e.ID, Title: e.Title, Plan: e.Plan, Unit: "boots", Level: level, Method: e.Design.Method(), Differs: e.Differs}
-	lim := e.limits(level)
+	a := &Analysis{Experiment: e, ID: e.ID, Title: e.Title, Plan: e.Plan, Unit: "boots", Level: at.interval, Method: e.Design.Method(), Differs: e.Differs}
+	lim := e.limits(at)
 	if e.loose() {
 		a.Unit = "runs"
 		a.Method = "results of unknown order, compared once"
@@ -605,22 +605,22 @@ func (e *Experiment) whyNothing() string {
 	return ""
 }
 
-// finalLevel is the nominal error of intervals over the data as they are.
-func (e *Experiment) finalLevel() (float64, error) {
+// finalLevels are the nominal errors over the data as they are.
+func (e *Experiment) finalLevels() (levels, error) {
 	if e.loose() || !e.Design.Grows() {
-		return cmp.Or(e.Design.Alpha, DefaultAlpha), nil
+		return e.Design.errors(), nil
 	}
 	n := len(e.boots(e.Arms[0].Name))
 	for _, l := range e.Looks {
 		if l.Boots == n {
-			return l.Level, nil
+			return levels{l.Level, cmp.Or(l.Claim, l.Level)}, nil
 		}
 	}
 	if n == 0 {
-		return e.Design.Alpha, nil
+		return e.Design.errors(), nil
 	}
-	level, _, err := e.Design.level(e.Looks, n, false)
-	return level, err
+	at, _, err := e.Design.levels(e.Looks, n, false)
+	return at, err
 }
 
 // notes says what a reader must know beside the numbers, most important first.

@@ -307,13 +307,13 @@ func (e *Experiment) used(block int, arm string) *Boot {
 // not be.
 func (c *conductor) look(n int, ends string) (Stop, error) {
 	e, d := c.e, c.e.Design
-	level, spent, err := d.level(e.Looks, n, ends != "")
+	at, spent, err := d.levels(e.Looks, n, ends != "")
 	if err != nil {
 		return Stop{}, err
 	}
-	l := Look{At: c.now(), Boots: n, Level: level, Spent: spent}
+	l := Look{At: c.now(), Boots: n, Level: at.interval, Claim: at.claim, Spent: spent}
 	var stop Stop
-	row, ok := e.primary(level)
+	row, ok := e.primary(at)
 	if u := d.PrecisionUnit; ok && d.Precision > 0 && u != "%" && u != "" && u != row.Unit {
 		return Stop{}, fmt.Errorf("a precision in %s was asked for, but %s is in %s: name another metric with --primary, or give the precision in %%", u, row.Name, cmpOr(row.Unit, "plain numbers"))
 	}

@@ -296,7 +296,7 @@ func TestConductGrows(t *testing.T) {
 		reason string
 		boots  [2]int // of each arm
 	}{
-		{"clear at once", Design{Seed: 1, Budget: 10 * time.Hour}, 5000, time.Minute, StopClear, [2]int{5, 5}},
+		{"clear at once", Design{Seed: 1, Budget: 10 * time.Hour}, 5000, time.Minute, StopClear, [2]int{8, 8}},
 		{"nothing there", Design{Seed: 1, Budget: 10 * time.Hour}, 0, time.Minute, StopMax, [2]int{24, 24}},
 		{"budget", Design{Seed: 1, Budget: 30 * time.Minute}, 0, time.Minute, StopBudget, [2]int{15, 15}},
 		{"a budget below the first look", Design{Seed: 1, Budget: 7 * time.Minute}, 5000, time.Minute, StopBudget, [2]int{3, 3}},

@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -20,8 +21,11 @@ const (
 	DefaultBoots  = 5 // below it the rank test cannot answer
 	DefaultRuns   = 3
 	DefaultWarmup = 1
-	DefaultMax    = 24 // of an experiment that may grow: with five looks, the first of which can still answer
-	DefaultAlpha  = 0.05
+	DefaultMax    = 24 // of an experiment that may grow: with five looks; claims need the second one, of eight boots
+	// Of a claim. One in a hundred, as a patch that is called slower and is not
+	// costs its author a day; five boots of each kernel can just reach it.
+	DefaultAlpha    = 0.01
+	DefaultInterval = 0.05 // of intervals: 95 %, as everybody reads them
 )
 
 // DefaultNoise are the limits for hosts that nobody keeps quiet. They are
@@ -43,7 +47,7 @@ func (d Design) withDefaults() (Design, error) {
 		d.Runs = DefaultRuns
 	}
 	if d.Alpha == 0 {
-		d.Alpha = DefaultAlpha
+		d.Alpha, d.Interval = DefaultAlpha, DefaultInterval
 	}
 	if d.Alpha < 0.001 || d.Alpha > 0.2 {
 		return d, fmt.Errorf("a chance of %g for a false claim: say one from 0.001 to 0.2", d.Alpha)
@@ -85,11 +89,12 @@ func schedule(boots, most int) []int {
 
 // Method says in words how the experiment ends and why its claims hold.
 func (d Design) Method() string {
+	e := d.errors()
 	if !d.Grows() {
-		return fmt.Sprintf("a fixed number of boots, looked at once: %g %% error", d.Alpha*100)
+		return fmt.Sprintf("a fixed number of boots, looked at once: %g %% error of claims, %g %% of intervals", e.claim*100, e.interval*100)
 	}
-	return fmt.Sprintf("group-sequential: looks at %s boots an arm, %g %% error spent over them in proportion to the boots (Lan-DeMets); intervals are repeated confidence intervals, which hold whichever rule ends the experiment",
-		list(d.Schedule), d.Alpha*100)
+	return fmt.Sprintf("group-sequential: looks at %s boots an arm; %g %% error of claims and %g %% of intervals, spent over the looks in proportion to the boots (Lan-DeMets); intervals are repeated confidence intervals, which hold whichever rule ends the experiment",
+		list(d.Schedule), e.claim*100, e.interval*100)
 }
 
 func list(ns []int) string {
@@ -115,29 +120,53 @@ func order(seed uint64, block int, arms []Arm) []Place {
 	return ps
 }
 
-// level gives the nominal error of a look at n boots an arm after the looks
-// before. The last look of all spends what is left; it is the last one because
-// of the schedule or the clock, not because of what was seen.
-func (d Design) level(before []Look, n int, last bool) (level, spent float64, err error) {
+// levels are the nominal errors of intervals and of claims at a look.
+type levels struct{ interval, claim float64 }
+
+// errors are those over the whole experiment.
+func (d Design) errors() levels {
+	claim := cmp.Or(d.Alpha, DefaultAlpha)
+	return levels{cmp.Or(d.Interval, claim), claim}
+}
+
+// levels gives the nominal errors of a look at n boots an arm after the looks
+// before, and what of the error of claims is spent with it; intervals spend the
+// same share of theirs. The last look of all spends what is left; it is the last one because of the schedule or the
+// clock, not because of what was seen.
+func (d Design) levels(before []Look, n int, last bool) (levels, float64, error) {
+	whole := d.errors()
 	if !d.Grows() {
-		return d.Alpha, d.Alpha, nil
+		return whole, whole.claim, nil
 	}
 	var ns []int
 	var ss []float64
 	for _, l := range before {
 		if l.Boots < n {
-			ns, ss = append(ns, l.Boots), append(ss, l.Spent)
+			ns, ss = append(ns, l.Boots), append(ss, l.Spent/whole.claim)
 		}
 	}
-	spent = d.Alpha * min(1, float64(n)/float64(d.Max))
+	spent := min(1, float64(n)/float64(d.Max))
 	if last {
-		spent = d.Alpha
+		spent = 1
 	}
-	levels, err := stats.Levels(append(ns, n), append(ss, spent))
-	if err != nil {
-		return 0, 0, err
+	ns, ss = append(ns, n), append(ss, spent)
+	at := func(whole float64) (float64, error) {
+		of := make([]float64, len(ss))
+		for i, s := range ss {
+			of[i] = s * whole
+		}
+		ls, err := stats.Levels(ns, of)
+		if err != nil {
+			return 0, err
+		}
+		return ls[len(ls)-1], nil
 	}
-	return levels[len(levels)-1], spent, nil
+	var l levels
+	var err error
+	if l.interval, err = at(whole.interval); err == nil {
+		l.claim, err = at(whole.claim)
+	}
+	return l, spent * whole.claim, err
 }
 
 // New plans an experiment. dir is the run folder that it is kept in, "" to

@@ -123,7 +123,7 @@ type Side struct {
 // each output is one independent run. differs names what the sides did
 // differently; then the numbers compare the work, not the kernels.
 func Loose(sides []Side, floor float64) (e *Experiment, differs []string) {
-	e = &Experiment{Schema: Schema, Design: Design{Alpha: DefaultAlpha, Floor: floor}}
+	e = &Experiment{Schema: Schema, Design: Design{Alpha: DefaultAlpha, Interval: DefaultInterval, Floor: floor}}
 	var first *fio.Output
 	named := map[string]bool{}
 	for _, s := range sides {
@@ -157,7 +157,7 @@ func Loose(sides []Side, floor float64) (e *Experiment, differs []string) {
 func Across(a, b *Experiment, armA, armB string, floor float64) (e *Experiment, differs []string, err error) {
 	differs = Unlike(a, b)
 	e = &Experiment{Schema: Schema, Title: b.Title, Jobs: a.Jobs, Hosts: b.Hosts, Accel: b.Accel, Versions: b.Versions, Fabric: b.Fabric, Mount: b.Mount,
-		Design: Design{Alpha: DefaultAlpha, Floor: floor, Primary: a.Design.Primary, Runs: a.Design.Runs}}
+		Design: Design{Alpha: DefaultAlpha, Interval: DefaultInterval, Floor: floor, Primary: a.Design.Primary, Runs: a.Design.Runs}}
 	e.across = true
 	if a.Accel.Name == "tcg" {
 		e.Accel = a.Accel

@@ -100,6 +100,7 @@ type Design struct {
 	PrecisionUnit string        `json:"precision_unit,omitempty"`
 	Budget        time.Duration `json:"budget_ns,omitempty"` // 0: none
 	Alpha         float64       `json:"alpha"`               // chance of a false claim over the whole experiment
+	Interval      float64       `json:"interval,omitempty"`  // error of the intervals over the whole experiment; 0: Alpha
 	Floor         float64       `json:"floor,omitempty"`     // smallest share of the base's value worth naming
 
 	// Schedule is the number of boots of each arm at which the data are looked
@@ -255,9 +256,10 @@ type Guest struct {
 // Look is one interim analysis, as the stopping rule saw it.
 type Look struct {
 	At     time.Time `json:"at"`
-	Boots  int       `json:"boots"` // of each arm
-	Level  float64   `json:"level"` // nominal two-sided level at this look
-	Spent  float64   `json:"spent"` // of Design.Alpha so far
+	Boots  int       `json:"boots"`           // of each arm
+	Level  float64   `json:"level"`           // nominal error of the intervals at this look
+	Claim  float64   `json:"claim,omitempty"` // nominal error of a claim at this look; 0: Level
+	Spent  float64   `json:"spent"`           // of Design.Alpha so far; intervals have used as large a share of theirs
 	Metric string    `json:"metric"`
 	Diff   float64   `json:"diff"`
 	Lo     float64   `json:"lo"`

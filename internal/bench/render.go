@@ -104,9 +104,9 @@ func (a *Analysis) count(r Row) string { return fmt.Sprintf("n=%d+%d %s", r.NBas
 
 // confidence is "95".
 func (a *Analysis) confidence() string {
-	e := DefaultAlpha
-	if a.Experiment != nil && a.Experiment.Design.Alpha > 0 {
-		e = a.Experiment.Design.Alpha
+	e := DefaultInterval
+	if a.Experiment != nil {
+		e = a.Experiment.Design.errors().interval
 	}
 	return fmt.Sprintf("%g", math.Round((1-e)*1e6)/1e4)
 }
@@ -388,6 +388,8 @@ func (a *Analysis) claim(p Pair, r Row, k int) string {
 		var in []string
 		if r.Uncorrected > 0 {
 			in = append(in, fmt.Sprintf("not significant among %d comparisons", r.Uncorrected))
+		} else if r.Weak() {
+			in = append(in, fmt.Sprintf("%s, and a claim needs less than %g", pValue(r.RankP), round3(r.Alpha)))
 		} else if x, ok := r.SeenShare(); ok {
 			in = append(in, fmt.Sprintf("would have seen %s %%", stats.Figures(x*100, 2)))
 		}
@@ -683,6 +685,8 @@ func (a *Analysis) row(b *bytes.Buffer, r Row) {
 		say = "no difference shown"
 		if r.Uncorrected > 0 {
 			say += fmt.Sprintf(": %s is not significant among %d comparisons", pValue(r.RankP), r.Uncorrected)
+		} else if r.Weak() {
+			say += fmt.Sprintf(": %s, and a claim needs less than %g", pValue(r.RankP), round3(r.Alpha))
 		} else if v, ok := r.SeenShare(); ok {
 			say += fmt.Sprintf(" (would have seen %s %%)", stats.Figures(v*100, 2))
 		}
@@ -703,6 +707,10 @@ func pValue(p float64) string {
 	}
 	return fmt.Sprintf("p=%.3f", p)
 }
+
+// round3 keeps three digits behind the point: nominal errors of looks are not
+// round.
+func round3(x float64) float64 { return math.Round(x*1e3) / 1e3 }
 
 // callouts name what got worse, for a reader who stops at the first line.
 func (a *Analysis) callouts() string {

@@ -32,8 +32,8 @@ var designs = map[string]Design{
 	"budget":    {Boots: 5, Runs: 2, Budget: 29 * time.Minute}, // ends between two looks
 }
 
-// A kernel against itself, with and without looking early: at most 5 % of
-// experiments claim anything. And with an added delay, the interval at the end,
+// A kernel against itself, with and without looking early: at most 1 % of
+// experiments claim anything, 2.5 % by luck. And with an added delay, the interval at the end,
 // whatever ended it, covers the delay in at least 95 %.
 func TestErrorAndCoverage(t *testing.T) {
 	for name, d := range designs {
@@ -75,7 +75,7 @@ func TestErrorAndCoverage(t *testing.T) {
 			claims, misses, found, all = claims+c, misses+m, found+f, all+k
 		}
 		t.Logf("%-9s %.1f %% false claims, %.1f %% coverage, a delay of a fifth found in %.0f %%", name, pc(claims, all), 100-pc(misses, 2*all), pc(found, all))
-		if claims*20 > all {
+		if claims*40 > all {
 			t.Errorf("%s: %d of %d experiments claim a difference that is not there", name, claims, all)
 		}
 		if misses*20 > 2*all {

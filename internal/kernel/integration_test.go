@@ -7,6 +7,7 @@ package kernel
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -120,7 +121,8 @@ func TestPatched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(b) + "\n/**\n * patchcheck_probe - a function with an undocumented parameter\n *\n * Return: nothing of use.\n */\nint patchcheck_probe(int value);\nint patchcheck_probe(int value)\n{\n\tint unused;\n\n\treturn value;\n}\n"
+	// No earlier run left an object of this very text.
+	text := string(b) + fmt.Sprintf("\n/* %d */\n", time.Now().UnixNano()) + "\n/**\n * patchcheck_probe - a function with an undocumented parameter\n *\n * Return: nothing of use.\n */\nint patchcheck_probe(int value);\nint patchcheck_probe(int value)\n{\n\tint unused;\n\n\treturn value;\n}\n"
 	o := FromDiff(diff.NewOverlay(tree).With(diff.Change{Path: file, Content: []byte(text), Mode: 0o644}))
 	cfg := Config{Fragments: fragments(t, "guest", "nfs-rdma")}
 	base := Request{Tree: tree, Config: cfg, Role: Base, W: "1"}
