@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,9 +25,13 @@ import (
 // TestGitHubScript runs the commands that talk to GitHub against a server on
 // loopback; each script has one of its own.
 func TestGitHubScript(t *testing.T) {
+	// Scripts are set up and run side by side.
+	var mu sync.Mutex
 	servers := map[string]*githubtest.Server{}
 	repos := map[string]*githubtest.Repo{}
 	of := func(ts *testscript.TestScript) (*githubtest.Server, *githubtest.Repo) {
+		mu.Lock()
+		defer mu.Unlock()
 		id := ts.Getenv("FORGE")
 		return servers[id], repos[id]
 	}
@@ -37,7 +42,6 @@ func TestGitHubScript(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			s := githubtest.New()
 			env.Defer(s.Close)
-			id := strconv.Itoa(len(servers))
 			r := s.Repo("octo", "linux")
 			r.MergeBase = strings.Repeat("c", 40)
 			mbox, err := os.ReadFile(filepath.Join(env.WorkDir, "pull.mbox"))
@@ -49,7 +53,10 @@ func TestGitHubScript(t *testing.T) {
 			s.Token("app-token-secret", githubtest.Account{Login: "ci[bot]", Kind: githubtest.App})
 			s.Token("user-token-secret", githubtest.Account{Login: "ann", Kind: githubtest.User})
 			s.Token("fork-token-secret", githubtest.Account{Login: "github-actions[bot]", Kind: githubtest.ReadOnly})
+			mu.Lock()
+			id := strconv.Itoa(len(servers))
 			servers[id], repos[id] = s, r
+			mu.Unlock()
 			home := filepath.Join(env.WorkDir, "home")
 			for k, v := range map[string]string{"FORGE": id, "GITHUB_API_URL": s.URL, "HOME": home, "XDG_CONFIG_HOME": home + "/config", "XDG_STATE_HOME": home + "/state",
 				"PATCHCHECK_CACHE": home + "/cache", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GITHUB_ACTIONS": "", "GITHUB_STEP_SUMMARY": "",

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -43,19 +42,7 @@ func TestScript(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			// code N ARG...: run patchcheck; the exit code must be N.
-			"code": func(ts *testscript.TestScript, neg bool, args []string) {
-				if neg || len(args) < 2 {
-					ts.Fatalf("usage: code N ARG...")
-				}
-				err := ts.Exec("patchcheck", args[1:]...)
-				got := "0"
-				if err != nil {
-					got = strings.TrimPrefix(err.Error(), "exit status ")
-				}
-				if got != args[0] {
-					ts.Fatalf("exit code %s, want %s", got, args[0])
-				}
-			},
+			"code": exitCode,
 		},
 	})
 }
