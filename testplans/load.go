@@ -14,6 +14,7 @@ import (
 
 	"github.com/expr-lang/expr"
 
+	"patchcheck/internal/guestproto"
 	"patchcheck/internal/strictyaml"
 )
 
@@ -257,6 +258,9 @@ func (v *validator) counts(p *Plan, facts map[string]any) {
 			if _, ok := c.Fields[o]; !ok {
 				v.bad(at, "optional names %q, which is not in fields", o)
 			}
+		}
+		if ks := c.HistKeys(); len(ks) > guestproto.MaxHistKeys {
+			v.bad(at, "count %q has %d keys (%s); the kernel's histograms take %d: name those that matter in keys:, or make two counts", c.Name, len(ks), strings.Join(ks, ", "), guestproto.MaxHistKeys)
 		}
 		env := map[string]any{}
 		for _, k := range c.HistKeys() {

@@ -59,6 +59,7 @@ func TestStrictErrors(t *testing.T) {
 		{"from", "from: [completions, ", "from: [completion, ", "is no count"},
 		{"predict value", "  value: inline\n", "  value: inlined\n", "is no value of the plan"},
 		{"predict size", "  size: len\n", "  size: length\n", "no key of shapes"},
+		{"too many keys", "      wrs: sc_sqecount\n", "      wrs: sc_sqecount\n      flags: sc_send_wr.send_flags\n", "histograms take 3"},
 		{"nothing read back", "read: [4KiB]", "read: []", "not read back is not tested"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

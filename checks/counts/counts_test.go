@@ -34,6 +34,7 @@ func good() map[string]guestproto.Hist {
 			row(2300, "flags", "2", "len", "144", "granted", "216"),
 			row(5, "flags", "2", "len", "300", "granted", "216")),
 		"shapes":            hist(row(4805, "wrs", "1", "sges", "1", "len", "180")),
+		"replies":           hist(row(4805, "len", "180", "opcode", "2")),
 		"completions":       hist(row(4805)),
 		"completions_flush": {},
 		"completions_err":   {},

@@ -23,7 +23,7 @@ func TestSame(t *testing.T) {
 		}
 		return h
 	}
-	x := testplans.Same{ID: "reply-lengths", Count: "shapes", Keys: []string{"len"}, Why: "contents stay"}
+	x := testplans.Same{ID: "replies", Count: "replies", Keys: []string{"len"}, Why: "contents stay"}
 	base := hist("100", 500, "132", 1000, "212", 500)
 	for _, c := range []struct {
 		name    string

@@ -309,6 +309,10 @@ type TraceResult struct {
 	Hists map[string]Hist `json:"hists"`
 }
 
+// MaxHistKeys is how many keys a histogram can have: TRACING_MAP_KEYS_MAX of
+// kernel/trace/tracing_map.h.
+const MaxHistKeys = 3
+
 // Hist is a histogram read from the kernel.
 type Hist struct {
 	Rows    []HistRow `json:"rows"`

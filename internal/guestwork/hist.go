@@ -12,9 +12,6 @@ import (
 	"patchcheck/internal/guestproto"
 )
 
-// maxHistKeys is TRACING_MAP_KEYS_MAX of kernel/trace/tracing_map.h.
-const maxHistKeys = 3
-
 // histKey is one key of a histogram trigger.
 type histKey struct {
 	spec   string // as in the trigger: "flags", "len.hex", "common_pid.execname"
@@ -31,8 +28,8 @@ var keyModifiers = []string{"hex", "execname", "log2", "sym", "sym-offset", "sys
 // parseKeys checks the keys of a probe. No key at all becomes the event's type,
 // which is the same in every event of one kind: one row.
 func parseKeys(specs []string) ([]histKey, error) {
-	if len(specs) > maxHistKeys {
-		return nil, usagef("a histogram takes at most %d keys, not %d (%s)", maxHistKeys, len(specs), strings.Join(specs, ", "))
+	if len(specs) > guestproto.MaxHistKeys {
+		return nil, usagef("a histogram takes at most %d keys, not %d (%s)", guestproto.MaxHistKeys, len(specs), strings.Join(specs, ", "))
 	}
 	if len(specs) == 0 {
 		return []histKey{{spec: "common_type", field: "common_type"}}, nil

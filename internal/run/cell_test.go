@@ -64,7 +64,7 @@ func answer(verb string, req any) any {
 		ref := guestproto.HistRow{Keys: map[string]string{"flags": "2", "len": "300", "granted": "216"}, Hits: 2500}
 		s.Rows, s.Hits = append(s.Rows, ref), s.Hits+ref.Hits
 		return guestproto.TraceResult{Hists: map[string]guestproto.Hist{
-			"sends": s, "shapes": hit(5500, map[string]string{"wrs": "1", "sges": "1", "len": "180"}), "completions": hit(5500, nil), "completions_flush": {}, "completions_err": {},
+			"sends": s, "shapes": hit(5500, map[string]string{"wrs": "1", "sges": "1", "len": "180"}), "replies": hit(5500, map[string]string{"len": "180", "opcode": "2"}), "completions": hit(5500, nil), "completions_flush": {}, "completions_err": {},
 			"qp_create": hit(1, map[string]string{"ret": "0", "execname": "nfsd"}),
 		}}
 	case guestproto.VerbUmount:
@@ -194,6 +194,7 @@ func TestHangWithItsCause(t *testing.T) {
 				return guestproto.TraceResult{Hists: map[string]guestproto.Hist{
 					"sends":       {Hits: 1, Entries: 1, Rows: []guestproto.HistRow{{Keys: map[string]string{"flags": "10", "len": "180", "granted": c.granted}, Hits: 1}}},
 					"shapes":      {},
+					"replies":     {},
 					"completions": {}, "completions_flush": {}, "completions_err": {},
 					"qp_create": {Hits: 1, Entries: 1, Rows: []guestproto.HistRow{{Keys: map[string]string{"ret": "0", "execname": "nfsd"}, Hits: 1}}},
 				}}, nil
