@@ -27,7 +27,7 @@ type caller interface {
 }
 
 // Rules of the guest's steps.
-var Rules = []checks.Rule{ruleContents, ruleStep, ruleHang, ruleDied, ruleSlowCall, ruleBoot, ruleMemory, ruleTime, ruleTransport, ruleLeft, ruleLogCut, ruleEmulator, ruleInfra, ruleApply, ruleBuild, ruleBaseBuild, ruleConfig, ruleQuarantine, ruleQuarantineOver}
+var Rules = []checks.Rule{ruleContents, ruleStep, ruleHang, ruleDied, ruleSlowCall, ruleBoot, ruleMemory, ruleTime, ruleTransport, ruleLeft, ruleLogCut, ruleEmulator, ruleNoMemory, ruleInfra, ruleApply, ruleBuild, ruleBaseBuild, ruleConfig, ruleQuarantine, ruleQuarantineOver}
 
 var (
 	ruleContents = checks.Rule{ID: "contents.differ", Severity: checks.Error,
@@ -73,6 +73,10 @@ var (
 		Title:  "the guest died of a fault of its emulator; this says nothing about the series",
 		Source: "QEMU before 8.1, TCG with several CPUs: code that the kernel patches may be executed as it was",
 		Fix:    "the cell runs again by itself; a newer QEMU, or KVM, does not do this"}
+	ruleNoMemory = checks.Rule{ID: "guest.memory", Severity: checks.Error,
+		Title:  "the guest ran out of memory",
+		Source: "the OOM killer's first line on the guest's console",
+		Fix:    "give it more (guest.memory in the plan); where the base kernel has enough, look for a leak"}
 	ruleInfra = checks.Rule{ID: "infra", Severity: checks.Error,
 		Title:  "patchcheck, the host or the guest image failed; this says nothing about the series",
 		Source: "-", Fix: "see the message; patchcheck doctor checks the host"}
@@ -100,6 +104,15 @@ const (
 	slowCall = 45 * time.Second
 )
 
+// A kernel that hangs in one cell mostly hangs in all, and a matrix of hangs
+// takes half an hour. When so many cells have hung at a step, those after them
+// get a part of its time: the verdict rests on the first ones, which are
+// confirmed with all of it.
+const (
+	hungBefore = 2
+	hungShare  = 4
+)
+
 // bench drives cells in one guest.
 type bench struct {
 	g      caller
@@ -110,6 +123,7 @@ type bench struct {
 	seed   uint64
 	crash  <-chan struct{}         // closed when the console shows a crash; nil without a console
 	hurry  float64                 // see Options
+	hung   map[string]int          // by step, how many cells hung there in this and earlier guests; nil: nobody counts
 	before *runfolder.Memory       // of the guest, before its first cell
 	hook   func(step string) error // for tests of the oracles: runs in the guest before the named step
 	say    func(string)
@@ -148,10 +162,15 @@ func (b *bench) call(ctx context.Context, a *runfolder.Attempt, cell, name, verb
 			return err
 		}
 	}
+	limit = b.scale(limit)
+	hung := b.hung[name]
+	if hung >= hungBefore {
+		limit /= hungShare
+	}
 	start := time.Now()
 	sctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go b.expire(sctx, cancel, b.scale(limit))
+	go b.expire(sctx, cancel, limit)
 	var raw json.RawMessage
 	err := b.g.Call(sctx, verb, req, &raw, nil)
 	st := runfolder.CellStep{Name: name, Elapsed: time.Since(start), Result: raw}
@@ -177,6 +196,15 @@ func (b *bench) call(ctx context.Context, a *runfolder.Attempt, cell, name, verb
 	switch cause := context.Cause(sctx); {
 	case errors.As(cause, &he):
 		return &cellError{ruleInfra.New(checks.Where{Cell: cell}, "%s did not finish within %v, %v", name, time.Since(start).Round(time.Second), he), checks.Infra, err}
+	case errors.Is(cause, context.DeadlineExceeded):
+		if b.hung != nil {
+			b.hung[name]++
+		}
+		err := b.fail(cell, name, err)
+		if ce := (*cellError)(nil); hung >= hungBefore && errors.As(err, &ce) {
+			ce.finding.Message += fmt.Sprintf(", which had to do as %d cells before had hung there", hung)
+		}
+		return err
 	case errors.Is(cause, errCrashed):
 		return &cellError{ruleDied.New(checks.Where{Cell: cell}, "%s was given up, because the kernel had crashed", name), checks.Fail, err}
 	}

@@ -249,7 +249,7 @@ func (m *matrix) exhausted(s *session, c testplans.Cell, a *runfolder.Attempt, d
 	}
 	var found []checks.Finding
 	if l := s.g.OutOfMemory(); l != "" {
-		f := ruleInfra.New(checks.Where{Cell: c.ID()}, "the guest ran out of memory; give it more than %v (guest.memory in the plan)", m.plan.Guest.Memory)
+		f := ruleNoMemory.New(checks.Where{Cell: c.ID()}, "the guest ran out of memory; give it more than %v (guest.memory in the plan)", m.plan.Guest.Memory)
 		f.Evidence = []string{l}
 		found = append(found, f)
 	} else {
@@ -398,6 +398,7 @@ func (m *matrix) runAll(ctx context.Context, k *guestKernel, cells []testplans.C
 		}
 	}()
 	boots := 0
+	hung := map[string]int{}
 	for _, c := range cells {
 		if s == nil {
 			var err error
@@ -420,6 +421,7 @@ func (m *matrix) runAll(ctx context.Context, k *guestKernel, cells []testplans.C
 				return out, nil
 			}
 			inGuest, ran = nil, nil
+			s.b.hung = hung
 		}
 		if m.earlier != nil {
 			m.earlier[s.name+" "+c.ID()] = ran
@@ -578,6 +580,9 @@ func (m *matrix) all(ctx context.Context, cells []testplans.Cell, save func(*run
 		switch cell.Verdict {
 		case checks.Infra:
 			cell.Reason = reason(cell.Last())
+			if err := m.checkShortage(ctx, c, cell); err != nil {
+				return err
+			}
 		case checks.Pass:
 			if err := m.checkTime(ctx, c, cell); err != nil {
 				return err

@@ -5,6 +5,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -129,6 +130,45 @@ func (m *matrix) unstable(cell *runfolder.Cell, b, p *runfolder.Attempt) {
 	cell.Attempts = append(cell.Attempts, *p)
 	cell.Findings = append(cell.Findings, p.Findings...)
 	cell.Verdict, cell.Reason = checks.Unstable, "passed, then failed alone in a fresh guest: "+reason(p)
+}
+
+// checkShortage decides about a cell that found no memory in one guest after the
+// other, the last time alone in a fresh one: where the base kernel has enough in
+// a guest of the same size, the series takes too much.
+func (m *matrix) checkShortage(ctx context.Context, c testplans.Cell, cell *runfolder.Cell) error {
+	last := cell.Last()
+	if c.Kernel != testplans.RolePatched || m.kernels[testplans.RoleBase] == nil || last.Nth != 1 || len(cell.Attempts) < 2 {
+		return nil
+	}
+	for i := range cell.Attempts {
+		if !starved(&cell.Attempts[i]) {
+			return nil
+		}
+	}
+	base := m.base[place(c)]
+	if base == nil || base.Verdict != checks.Pass {
+		m.step.Update("%s: out of memory, the same cell on the base kernel", c.ID())
+		bc := c
+		bc.Kernel = testplans.RoleBase
+		var err error
+		if base, err = m.fresh(ctx, m.kernels[testplans.RoleBase], bc); err != nil {
+			return err
+		}
+	}
+	if base.Verdict != checks.Pass {
+		return nil
+	}
+	f := ruleNoMemory.New(checks.Where{Cell: c.ID()}, "ran out of memory in %d guests of %v; the base kernel has enough in one", len(cell.Attempts), m.plan.Guest.Memory)
+	f.Evidence = last.Findings[0].Evidence
+	cell.Attempts = append([]runfolder.Attempt{*base}, cell.Attempts...)
+	cell.Findings = append([]checks.Finding{f}, cell.Findings...)
+	cell.Verdict, cell.Reason = checks.Fail, f.Message
+	return nil
+}
+
+// starved tells whether an attempt ended as the guest had no memory left.
+func starved(a *runfolder.Attempt) bool {
+	return a.Verdict == checks.Infra && slices.ContainsFunc(a.Findings, func(f checks.Finding) bool { return f.ID == ruleNoMemory.ID })
 }
 
 // kmemleakAge is how old an unreferenced object must be before kmemleak

@@ -179,7 +179,7 @@ var byFinding = map[string][]string{
 	"step":        {"guest.step", "guest.died"},
 	"hang":        {"guest.hang"},
 	"slow":        {"guest.slow-call", "time.slower"},
-	"leak":        {"memory.growth", "guest.left-behind", "console.leak"},
+	"leak":        {"memory.growth", "guest.left-behind", "guest.memory", "console.leak"},
 }
 
 // saidBy reports whether a finding comes from an oracle.
