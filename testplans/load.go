@@ -199,9 +199,18 @@ func (v *validator) works(path string, works []Work) {
 			v.bad(at, "each part of the workload needs a name of its own, without spaces or slashes")
 		}
 		names[w.Name] = true
-		if (w.File == nil) == (w.Files == nil) {
-			v.bad(at, "workload %q must have exactly one of file and files", w.Name)
+		n := 0
+		for _, set := range []bool{w.File != nil, w.Files != nil, w.Recall != nil} {
+			if set {
+				n++
+			}
+		}
+		if n != 1 {
+			v.bad(at, "workload %q must have exactly one of file, files and recall", w.Name)
 			continue
+		}
+		if r := w.Recall; r != nil && (r.Count < 1 || r.Count > 1000) {
+			v.bad(at, "recall needs count 1 to 1000")
 		}
 		if f := w.File; f != nil {
 			if f.Size <= 0 || f.Write <= 0 || f.Size > 4<<30 {

@@ -105,11 +105,14 @@ type Selection struct {
 	NFS    []string `yaml:"nfs" json:"nfs,omitempty"`
 }
 
-// Work is one part of the workload; exactly one of File and Files is set.
+// Work is one part of the workload; exactly one of File, Files and Recall is
+// set.
 type Work struct {
 	Name  string     `yaml:"name" json:"name"`
 	File  *FileWork  `yaml:"file" json:"file,omitempty"`
 	Files *FilesWork `yaml:"files" json:"files,omitempty"`
+	// Recall is done in cells of NFSv4 only.
+	Recall *RecallWork `yaml:"recall" json:"recall,omitempty"`
 	// Uncounted leaves it out of the values and the table, because its number
 	// of RPCs varies; conditions hold for it all the same.
 	Uncounted bool `yaml:"uncounted" json:"uncounted,omitempty"`
@@ -131,6 +134,12 @@ type FilesWork struct {
 	Count int  `yaml:"count" json:"count"`
 	Min   Size `yaml:"min" json:"min"`
 	Max   Size `yaml:"max" json:"max"`
+}
+
+// RecallWork has the server write to files that the client has open with a
+// delegation, so that it must call the client back.
+type RecallWork struct {
+	Count int `yaml:"count" json:"count"`
 }
 
 // Count is a histogram kept by the guest kernel over one event. Exactly one

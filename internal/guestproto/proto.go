@@ -73,6 +73,7 @@ const (
 	VerbRead      = "io.read"     // IO -> IOResult: read and compare with generated content
 	VerbHash      = "io.hash"     // IO -> IOResult: read a server-side file through no NFS, compare
 	VerbFiles     = "io.files"    // Files -> FilesResult: many small files, write or check
+	VerbRecall    = "io.recall"   // Recall -> RecallResult: files whose delegations the server wants back
 	VerbRemove    = "io.remove"   // Remove -> nothing: delete below a folder
 	VerbDrop      = "cache.drop"  // -> nothing: sync, drop page cache, dentries, inodes
 	VerbFlip      = "io.flip"     // Flip -> nothing: corrupt one byte of a server-side file (tests of the oracle)
@@ -261,6 +262,22 @@ type FilesResult struct {
 	FS        string   `json:"fs,omitempty"` // as in IOResult
 	ElapsedUS int64    `json:"elapsed_us"`
 	SlowestUS int64    `json:"slowest_us"`
+}
+
+// Recall asks for files that the client has open, with a delegation, while the
+// server writes to them (RFC 8881, sections 10.2 and 20.2).
+type Recall struct {
+	Dir    string `json:"dir"`    // on the client's mount
+	Export string `json:"export"` // the same folder on the server's own file system
+	Count  int    `json:"count"`
+}
+
+// RecallResult sums a Recall verb up. That contents were right is said by the
+// absence of an error.
+type RecallResult struct {
+	Count     int   `json:"count"`
+	Delegated int   `json:"delegated"`  // files of which the client held a delegation
+	SlowestUS int64 `json:"slowest_us"` // longest write of the server, which waits for the delegation
 }
 
 // Remove deletes everything below Dir.

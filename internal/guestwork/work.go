@@ -68,6 +68,7 @@ func Verbs() map[string]Handler {
 		guestproto.VerbRead:      verb(w.read),
 		guestproto.VerbHash:      verb(w.hash),
 		guestproto.VerbFiles:     verb(w.files),
+		guestproto.VerbRecall:    verb(w.recall),
 		guestproto.VerbRemove:    verb(w.remove),
 		guestproto.VerbDrop:      verb(w.drop),
 		guestproto.VerbFlip:      verb(w.flip),

@@ -61,7 +61,7 @@ type Mutant struct {
 // oracles are the values of By, but for "console." and a class.
 var oracles = []string{
 	"warning.new", "build.patch", "build.variant", "boot", "got", "refused",
-	"count", "contents", "step", "hang", "slow", "leak", "not_tested",
+	"count", "contents", "callback", "step", "hang", "slow", "leak", "not_tested",
 }
 
 // Load reads the manifest of dir. The error names each entry that is wrong.

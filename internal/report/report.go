@@ -214,6 +214,9 @@ func (p *Report) matrixLines() {
 			text += fmt.Sprintf(": equal in %d of %d cells", len(ok), len(patched))
 		}
 		p.add("contents", text, ids(ok)...)
+		if text, of := callbacks(r.Plan.Workload, ok); text != "" {
+			p.add("callback", text, ids(of)...)
+		}
 		clean := 0
 		for _, c := range patched {
 			if !hasConsole(c) {
@@ -346,6 +349,27 @@ func workload(works []testplans.Work) string {
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// callbacks says what cells of NFSv4 showed of the server's own Calls, "" when
+// none did.
+func callbacks(works []testplans.Work, passed []*runfolder.Cell) (string, []*runfolder.Cell) {
+	n := 0
+	for _, w := range works {
+		if w.Recall != nil {
+			n += w.Recall.Count
+		}
+	}
+	var of []*runfolder.Cell
+	for _, c := range passed {
+		if strings.HasPrefix(c.Spec.NFS, "4") {
+			of = append(of, c)
+		}
+	}
+	if n == 0 || len(of) == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("%s: delegations recalled for %d files", versions(of), n), of
 }
 
 func (p *Report) table() {
@@ -572,6 +596,9 @@ func (p *Report) Paragraph() string {
 		r.Started.Format("2 January 2006"), strings.ToUpper(r.Accel.Name), fabricName(f), strings.TrimRight(f.Netdev, "0123456789"), strings.ReplaceAll(versions(patched), ", ", " and "), passed(patched))
 	if eq := passing(patched); len(eq) == len(patched) {
 		say("What was written (%s) was equal when the client read it back and in the exported files.", workload(r.Plan.Workload))
+		if text, _ := callbacks(r.Plan.Workload, eq); text != "" {
+			say("The server called the client back (%s).", text)
+		}
 	} else if len(eq) > 0 {
 		say("What was written was equal on both sides in %d of %d cells.", len(eq), len(patched))
 	}

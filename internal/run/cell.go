@@ -27,7 +27,7 @@ type caller interface {
 }
 
 // Rules of the guest's steps.
-var Rules = []checks.Rule{ruleContents, ruleStep, ruleHang, ruleDied, ruleSlowCall, ruleBoot, ruleMemory, ruleTime, ruleTransport, ruleLeft, ruleLogCut, ruleEmulator, ruleNoMemory, ruleInfra, ruleApply, ruleBuild, ruleBaseBuild, ruleConfig, ruleQuarantine, ruleQuarantineOver}
+var Rules = []checks.Rule{ruleContents, ruleStep, ruleHang, ruleDied, ruleSlowCall, ruleBoot, ruleMemory, ruleTime, ruleCallback, ruleTransport, ruleLeft, ruleLogCut, ruleEmulator, ruleNoMemory, ruleInfra, ruleApply, ruleBuild, ruleBaseBuild, ruleConfig, ruleQuarantine, ruleQuarantineOver}
 
 var (
 	ruleContents = checks.Rule{ID: "contents.differ", Severity: checks.Error,
@@ -58,6 +58,10 @@ var (
 		Title:  "the same workload takes much longer than on the base kernel",
 		Source: "the same cell on both kernels, repeated",
 		Fix:    "patchcheck bench measures how much"}
+	ruleCallback = checks.Rule{ID: "guest.callback", Severity: checks.Error,
+		Title:  "the server cannot call the client back",
+		Source: "RFC 8881, section 20.2 (CB_RECALL); /proc/fs/nfsd/clients/*/states",
+		Fix:    "look at what the series does to Calls of the backchannel, which are Sends of the server, too"}
 	ruleTransport = checks.Rule{ID: "guest.transport", Severity: checks.Error,
 		Title:  "the mount does not use the transport or version of the plan",
 		Source: "/proc/self/mountstats", Fix: "a workload over TCP proves nothing about RDMA"}
@@ -102,6 +106,11 @@ const (
 	// slowCall is far above any call in a healthy guest and below the
 	// retransmission interval.
 	slowCall = 45 * time.Second
+	// slowRecall is a hundred times what a recall takes. Where nobody answers,
+	// nfsd takes the delegation away after its lease time, which the guest's
+	// server has set to ten seconds.
+	slowRecall = 5 * time.Second
+	revokes    = 10 * time.Second
 )
 
 // A kernel that hangs in one cell mostly hangs in all, and a matrix of hangs
@@ -434,8 +443,13 @@ func (b *bench) steps(ctx context.Context, c testplans.Cell, a *runfolder.Attemp
 			}
 			seed := b.seed ^ hash(id, w.Name, strconv.Itoa(i))
 			run := b.files
-			if w.File != nil {
+			switch {
+			case w.File != nil:
 				run = b.file
+			case w.Recall != nil && !strings.HasPrefix(c.NFS, "4"):
+				continue
+			case w.Recall != nil:
+				run = b.recall
 			}
 			if err := run(ctx, a, id, mountpoint+"/"+dir, p.Server.Export+"/"+dir, w, seed, &slow); err != nil {
 				return err
@@ -644,6 +658,26 @@ func (b *bench) files(ctx context.Context, a *runfolder.Attempt, id, client, ser
 			}
 			a.Compared.Files = r.Count
 		}
+	}
+	return nil
+}
+
+// recall is one RecallWork.
+func (b *bench) recall(ctx context.Context, a *runfolder.Attempt, id, client, server string, w testplans.Work, _ uint64, slow *[]checks.Finding) error {
+	var r guestproto.RecallResult
+	name := w.Name + ": recall delegations"
+	if err := b.call(ctx, a, id, name, guestproto.VerbRecall, deadlineIO, guestproto.Recall{Dir: client + "/" + w.Name, Export: server + "/" + w.Name, Count: w.Recall.Count}, &r); err != nil {
+		return err
+	}
+	// One that is not granted says little; if none is, no Call went over the
+	// backchannel.
+	if r.Count != w.Recall.Count || r.Delegated == 0 {
+		f := ruleCallback.New(checks.Where{Cell: id}, "%s: the client got a delegation of %d of %d files", name, r.Delegated, r.Count)
+		return &cellError{f, checks.Fail, nil}
+	}
+	if d := time.Duration(r.SlowestUS) * time.Microsecond; d > min(b.scale(slowRecall), revokes*9/10) {
+		f := ruleCallback.New(checks.Where{Cell: id}, "%s: the server waited %v for a delegation", name, d.Round(time.Millisecond))
+		return &cellError{f, checks.Fail, nil}
 	}
 	return nil
 }

@@ -56,6 +56,8 @@ func answer(verb string, req any) any {
 	case guestproto.VerbFiles:
 		f := req.(guestproto.Files)
 		return guestproto.FilesResult{Count: f.Count, Bytes: 1000, SHA256: "x", Want: "x"}
+	case guestproto.VerbRecall:
+		return guestproto.RecallResult{Count: req.(guestproto.Recall).Count, Delegated: 1, SlowestUS: 20000}
 	case guestproto.VerbTraceRead:
 		hit := func(n int64, keys map[string]string) guestproto.Hist {
 			return guestproto.Hist{Hits: n, Entries: 1, Rows: []guestproto.HistRow{{Keys: keys, Hits: n}}}
@@ -170,6 +172,40 @@ func TestCellVerdicts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A server that cannot call its client back, or that is answered too late, fails
+// cells of NFSv4; those of NFSv3 have no callbacks.
+func TestCallback(t *testing.T) {
+	p, err := testplans.Load("svcrdma-inline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		nfs     string
+		answer  guestproto.RecallResult
+		verdict checks.Verdict
+		text    string
+	}{
+		{"4.1", guestproto.RecallResult{Count: 4, Delegated: 3, SlowestUS: 50000}, checks.Pass, ""},
+		{"4.1", guestproto.RecallResult{Count: 4, SlowestUS: 50000}, checks.Fail, "a delegation of 0 of 4 files"},
+		{"4.1", guestproto.RecallResult{Count: 3, Delegated: 3}, checks.Fail, "of 3 of 3 files"},
+		{"4.1", guestproto.RecallResult{Count: 4, Delegated: 4, SlowestUS: 11.3e6}, checks.Fail, "waited 11.3s"},
+		{"3", guestproto.RecallResult{}, checks.Pass, ""},
+	} {
+		cells := p.Cells()
+		cell := cells[slices.IndexFunc(cells, func(x testplans.Cell) bool {
+			return x.Kernel == testplans.RolePatched && x.NFS == c.nfs && x.Device.Name == "intel-216"
+		})]
+		g := &fakeGuest{over: map[string]func(any) (any, error){guestproto.VerbRecall: func(any) (any, error) { return c.answer, nil }}}
+		a, err := (&bench{g: g, plan: p, guest: "01-patched"}).cell(t.Context(), cell)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Verdict != c.verdict || c.text != "" && (len(a.Findings) == 0 || a.Findings[0].ID != ruleCallback.ID || !strings.Contains(a.Findings[0].Message, c.text)) {
+			t.Errorf("NFSv%s, %+v: %s, %+v", c.nfs, c.answer, a.Verdict, a.Findings)
+		}
 	}
 }
 

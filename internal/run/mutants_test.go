@@ -177,6 +177,7 @@ var byFinding = map[string][]string{
 	"boot":        {"guest.boot"},
 	"contents":    {"contents.differ"},
 	"step":        {"guest.step", "guest.died"},
+	"callback":    {"guest.callback"},
 	"hang":        {"guest.hang"},
 	"slow":        {"guest.slow-call", "time.slower"},
 	"leak":        {"memory.growth", "guest.left-behind", "guest.memory", "console.leak"},
