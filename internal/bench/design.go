@@ -131,8 +131,8 @@ func (d Design) errors() levels {
 
 // levels gives the nominal errors of a look at n boots an arm after the looks
 // before, and what of the error of claims is spent with it; intervals spend the
-// same share of theirs. The last look of all spends what is left; it is the last one because of the schedule or the
-// clock, not because of what was seen.
+// same share of theirs. The last look of all spends what is left; it is the last
+// one because of the schedule or the clock, not because of what was seen.
 func (d Design) levels(before []Look, n int, last bool) (levels, float64, error) {
 	whole := d.errors()
 	if !d.Grows() {

@@ -354,11 +354,8 @@ func workload(works []testplans.Work) string {
 // callbacks says what cells of NFSv4 showed of the server's own Calls, "" when
 // none did.
 func callbacks(works []testplans.Work, passed []*runfolder.Cell) (string, []*runfolder.Cell) {
-	n := 0
-	for _, w := range works {
-		if w.Recall != nil {
-			n += w.Recall.Count
-		}
+	if !slices.ContainsFunc(works, func(w testplans.Work) bool { return w.Recall != nil }) {
+		return "", nil
 	}
 	var of []*runfolder.Cell
 	for _, c := range passed {
@@ -366,10 +363,10 @@ func callbacks(works []testplans.Work, passed []*runfolder.Cell) (string, []*run
 			of = append(of, c)
 		}
 	}
-	if n == 0 || len(of) == 0 {
+	if len(of) == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("%s: delegations recalled for %d files", versions(of), n), of
+	return versions(of) + " delegations recalled", of
 }
 
 func (p *Report) table() {
