@@ -389,7 +389,7 @@ func (a *Analysis) claim(p Pair, r Row, k int) string {
 		if r.Uncorrected > 0 {
 			in = append(in, fmt.Sprintf("not significant among %d comparisons", r.Uncorrected))
 		} else if r.Weak() {
-			in = append(in, fmt.Sprintf("%s, and a claim needs less than %g", pValue(r.RankP), round3(r.Alpha)))
+			in = append(in, r.weak())
 		} else if x, ok := r.SeenShare(); ok {
 			in = append(in, fmt.Sprintf("would have seen %s %%", stats.Figures(x*100, 2)))
 		}
@@ -686,7 +686,7 @@ func (a *Analysis) row(b *bytes.Buffer, r Row) {
 		if r.Uncorrected > 0 {
 			say += fmt.Sprintf(": %s is not significant among %d comparisons", pValue(r.RankP), r.Uncorrected)
 		} else if r.Weak() {
-			say += fmt.Sprintf(": %s, and a claim needs less than %g", pValue(r.RankP), round3(r.Alpha))
+			say += ": " + r.weak()
 		} else if v, ok := r.SeenShare(); ok {
 			say += fmt.Sprintf(" (would have seen %s %%)", stats.Figures(v*100, 2))
 		}
@@ -708,9 +708,11 @@ func pValue(p float64) string {
 	return fmt.Sprintf("p=%.3f", p)
 }
 
-// round3 keeps three digits behind the point: nominal errors of looks are not
-// round.
-func round3(x float64) float64 { return math.Round(x*1e3) / 1e3 }
+// weak says why a difference is not claimed whose interval leaves out zero. The
+// nominal errors of looks are not round: three digits behind the point are kept.
+func (r Row) weak() string {
+	return fmt.Sprintf("%s, and a claim needs less than %g", pValue(r.RankP), math.Round(r.Alpha*1e3)/1e3)
+}
 
 // callouts name what got worse, for a reader who stops at the first line.
 func (a *Analysis) callouts() string {

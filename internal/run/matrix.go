@@ -746,8 +746,7 @@ func (m *matrix) attribute(ctx context.Context, c testplans.Cell, cell *runfolde
 		cell.Verdict = checks.Fail
 		return nil
 	}
-	// The control cell of this run is as good an answer as another boot.
-	base := m.base[place(c)]
+	var base *runfolder.Attempt
 	switch {
 	case len(earlier) > 0:
 		m.step.Update("%s: the same cells on the base kernel", c.ID())
@@ -759,10 +758,8 @@ func (m *matrix) attribute(ctx context.Context, c testplans.Cell, cell *runfolde
 			cell.Reason += " (the base kernel does not come that far)"
 			return nil
 		}
-	case base == nil || base.Verdict != checks.Pass:
-		bc := c
-		bc.Kernel = testplans.RoleBase
-		if base, err = again(bk, bc, "the same cell on the base kernel"); err != nil {
+	default:
+		if base, err = m.onBase(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -779,6 +776,17 @@ func (m *matrix) attribute(ctx context.Context, c testplans.Cell, cell *runfolde
 		cell.Reason += " (the base kernel does not do this)"
 	}
 	return nil
+}
+
+// onBase gives what the base kernel does in the place of a patched cell. The
+// control cell of this run is as good an answer as another boot, if it passed.
+func (m *matrix) onBase(ctx context.Context, c testplans.Cell) (*runfolder.Attempt, error) {
+	if base := m.base[place(c)]; base != nil && base.Verdict == checks.Pass {
+		return base, nil
+	}
+	c.Kernel = testplans.RoleBase
+	m.step.Update("%s: the same cell on the base kernel", c.ID())
+	return m.fresh(ctx, m.kernels[testplans.RoleBase], c)
 }
 
 // onlyLeaks reports whether an attempt failed by nothing but kmemleak's report.

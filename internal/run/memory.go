@@ -145,15 +145,9 @@ func (m *matrix) checkShortage(ctx context.Context, c testplans.Cell, cell *runf
 			return nil
 		}
 	}
-	base := m.base[place(c)]
-	if base == nil || base.Verdict != checks.Pass {
-		m.step.Update("%s: out of memory, the same cell on the base kernel", c.ID())
-		bc := c
-		bc.Kernel = testplans.RoleBase
-		var err error
-		if base, err = m.fresh(ctx, m.kernels[testplans.RoleBase], bc); err != nil {
-			return err
-		}
+	base, err := m.onBase(ctx, c)
+	if err != nil {
+		return err
 	}
 	if base.Verdict != checks.Pass {
 		return nil
