@@ -113,7 +113,7 @@ func Open(ctx context.Context, path string) (*DB, error) {
 	}
 	// One connection: transactions of one process must not wait for each other.
 	db.sql.SetMaxOpenConns(1)
-	if err := db.migrate(ctx); err != nil {
+	if err := patient(ctx, func() error { return db.migrate(ctx) }); err != nil {
 		db.sql.Close()
 		return nil, err
 	}
@@ -128,7 +128,31 @@ func refuse(ctx context.Context, path string) error {
 		return err
 	}
 	defer db.sql.Close()
-	return db.ours(ctx, db.sql)
+	return patient(ctx, func() error { return db.ours(ctx, db.sql) })
+}
+
+// patient repeats f while SQLite says that the file is busy, for BusyTimeout.
+// SQLite's own wait does not cover every lock: where it could end in a
+// deadlock it gives up at once, as when two processes switch a new file to
+// the write-ahead log (sqlite.org/c3ref/busy_handler.html). f leaves nothing
+// behind when it fails.
+func patient(ctx context.Context, f func() error) error {
+	for end := time.Now().Add(BusyTimeout); ; {
+		err := f()
+		if !busy(err) || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func busy(err error) bool {
+	var se *sqlite.Error
+	return errors.As(err, &se) && (se.Code()&0xff == sqlite3.SQLITE_BUSY || se.Code()&0xff == sqlite3.SQLITE_LOCKED)
 }
 
 // ours says why the open file is none that this program can bring up to date.
@@ -176,11 +200,13 @@ func OpenReadOnly(ctx context.Context, path string) (*DB, error) {
 	if db.sql, err = sql.Open("sqlite", dsn(path, mode)); err != nil {
 		return nil, err
 	}
-	tables, err := db.tables(ctx, db.sql)
-	var v, app int
-	if err == nil {
-		v, app, err = db.identity(ctx, db.sql)
-	}
+	var tables, v, app int
+	err = patient(ctx, func() (err error) {
+		if tables, err = db.tables(ctx, db.sql); err == nil {
+			v, app, err = db.identity(ctx, db.sql)
+		}
+		return err
+	})
 	switch {
 	case err != nil:
 	case app == 0 && v == 0 && tables == 0: // another process is making it
@@ -266,7 +292,11 @@ func (db *DB) write(ctx context.Context, f func(*sql.Tx) error) error {
 	if db.readOnly {
 		return fmt.Errorf("%w: %s may not be changed by this user", ErrReadOnly, db.path)
 	}
-	tx, err := db.sql.BeginTx(ctx, nil)
+	var tx *sql.Tx
+	err := patient(ctx, func() (err error) {
+		tx, err = db.sql.BeginTx(ctx, nil)
+		return err
+	})
 	if err != nil {
 		return db.explain(err)
 	}
@@ -287,11 +317,12 @@ func (db *DB) explain(err error) error {
 	if errors.As(err, &damaged) {
 		return err
 	}
+	if busy(err) {
+		return fmt.Errorf("the history %s was in use by another process for more than %v: %w", db.path, BusyTimeout, err)
+	}
 	switch se.Code() & 0xff {
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
 		return &DamagedError{db.path, errors.New(sqliteText(se))}
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return fmt.Errorf("the history %s was in use by another process for more than %v: %w", db.path, BusyTimeout, err)
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
 		return fmt.Errorf("%w: %s: %v", ErrReadOnly, db.path, err)
 	case sqlite3.SQLITE_FULL:

@@ -700,3 +700,50 @@ func TestMadeMeanwhile(t *testing.T) {
 		t.Errorf("a file that is still empty: %v", err)
 	}
 }
+
+// A new file that somebody else holds is waited for, also by the switch to the
+// write-ahead log, for which SQLite itself does not wait.
+func TestHeldWhileNew(t *testing.T) {
+	ctx := t.Context()
+	path := filepath.Join(t.TempDir(), "h.db")
+	other, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	conn, err := other.Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	sqlOnly, err := sql.Open("sqlite", dsn(path, "rwc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sqlOnly.Close()
+	if err := sqlOnly.PingContext(ctx); !busy(err) {
+		t.Fatalf("SQLite alone: %v; this test needs a lock that it does not wait for", err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		db, err := Open(ctx, path)
+		if err == nil {
+			err = db.Close()
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		t.Fatalf("did not wait: %v", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	if _, err := conn.ExecContext(ctx, "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
