@@ -20,29 +20,9 @@ import (
 	"time"
 
 	"patchcheck/checks"
+	"patchcheck/internal/sharedtest"
 	"patchcheck/patches/mail"
 )
-
-// shared returns a path below the folder of shared test data, which stands
-// beside the repository, or skips the test.
-func shared(t testing.TB, elem ...string) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		p := filepath.Join(append([]string{dir, "shared"}, elem...)...)
-		if _, err := os.Stat(p); err == nil {
-			return p
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			t.Skipf("no shared/%s beside the repository", filepath.Join(elem...))
-		}
-		dir = up
-	}
-}
 
 // post is one mail of a test thread.
 type post struct {
@@ -566,7 +546,7 @@ func TestArchivePage(t *testing.T) {
 }
 
 func TestSeeds(t *testing.T) {
-	dir := shared(t, "seeds")
+	dir := sharedtest.Path(t, "seeds")
 	s, err := Load(context.Background(), []string{filepath.Join(dir, "svcrdma-inline-cover-and-patch.txt")}, LoadOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -585,7 +565,7 @@ func TestSeeds(t *testing.T) {
 
 // TestSamples checks what the rows of the shared cases say about reading.
 func TestSamples(t *testing.T) {
-	dir := shared(t, "cases", "samples")
+	dir := sharedtest.Path(t, "cases", "samples")
 	for name, want := range map[string]string{
 		"B01-v6-comma.mbox": "v6 1/3 2/3 3/3", "B02-missing-last.mbox": "v1 cover 1/3 2/3 missing [3] [missing-part!]", "B04-trailer-paren.patch": "v1 1/1",
 		"B08-diff-in-message.patch": "v1 1/1 [mail.message-cut]", "B09-from-in-body.mbox": "v1 1/2 2/2", "B11-base64-body.eml": "v1 1/1",

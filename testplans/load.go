@@ -199,13 +199,7 @@ func (v *validator) works(path string, works []Work) {
 			v.bad(at, "each part of the workload needs a name of its own, without spaces or slashes")
 		}
 		names[w.Name] = true
-		n := 0
-		for _, set := range []bool{w.File != nil, w.Files != nil, w.Recall != nil} {
-			if set {
-				n++
-			}
-		}
-		if n != 1 {
+		if !one(w.File != nil, w.Files != nil, w.Recall != nil) {
 			v.bad(at, "workload %q must have exactly one of file, files and recall", w.Name)
 			continue
 		}
@@ -236,6 +230,17 @@ func (v *validator) works(path string, works []Work) {
 	}
 }
 
+// one says whether exactly one of the keys is set.
+func one(set ...bool) bool {
+	n := 0
+	for _, s := range set {
+		if s {
+			n++
+		}
+	}
+	return n == 1
+}
+
 func (v *validator) counts(p *Plan, facts map[string]any) {
 	keys := map[string]map[string]any{} // count -> row environment
 	for i, c := range p.Count {
@@ -243,13 +248,7 @@ func (v *validator) counts(p *Plan, facts map[string]any) {
 		if c.Name == "" || keys[c.Name] != nil || !identifier(c.Name) {
 			v.bad(at, "each count needs a name of its own, of letters, digits and _")
 		}
-		n := 0
-		for _, s := range []string{c.Tracepoint, c.Event, c.Function, c.Return} {
-			if s != "" {
-				n++
-			}
-		}
-		if n != 1 {
+		if !one(c.Tracepoint != "", c.Event != "", c.Function != "", c.Return != "") {
 			v.bad(at, "count %q must have exactly one of tracepoint, event, function and return", c.Name)
 		}
 		if e := c.Entries; e != 0 && (e < 128 || e > 1<<17 || e&(e-1) != 0) {

@@ -186,7 +186,7 @@ func (v *validator) measure(p *Plan) {
 		}
 		jobs = append(jobs, j.Name)
 		counted = counted || j.Counted
-		if (j.Fio == "") == (j.Files == nil) {
+		if !one(j.Fio != "", j.Files != nil) {
 			v.bad(at, "job %q must have exactly one of fio and files", j.Name)
 			continue
 		}

@@ -298,6 +298,9 @@ type Cell struct {
 // ID names the cell: "patched/intel-216/v4.1".
 func (c Cell) ID() string { return c.Kernel + "/" + c.Device.Name + "/v" + c.NFS }
 
+// V4 says whether the cell's mount is of any NFSv4, which has delegations.
+func (c Cell) V4() bool { return strings.HasPrefix(c.NFS, "4") }
+
 // Cells expands the matrix: kernels in the order patched, base; then devices,
 // then NFS versions, as written.
 func (p *Plan) Cells() []Cell {

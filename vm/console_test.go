@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"patchcheck/internal/casestest"
+	"patchcheck/internal/sharedtest"
 )
 
 func TestConsoleState(t *testing.T) {
@@ -93,7 +93,7 @@ func TestConsoleLogFull(t *testing.T) {
 
 // Console samples of the shared cases: how a guest that ends so is judged.
 func TestSharedSamples(t *testing.T) {
-	dir := casestest.Dir(t, "samples")
+	dir := sharedtest.Path(t, "cases", "samples")
 	tests := []struct {
 		file  string
 		check func(consoleState) bool

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"patchcheck/internal/sharedtest"
 )
 
 var update = flag.Bool("update", false, "rewrite the headers of testdata/*.txt with what is found now")
@@ -104,13 +106,9 @@ func TestGolden(t *testing.T) {
 func allLogs(t testing.TB) map[string][]byte {
 	logs := map[string][]byte{}
 	files, _ := filepath.Glob("testdata/*.txt")
-	dir, _ := os.Getwd()
-	for d := dir; ; d = filepath.Dir(d) {
-		more, _ := filepath.Glob(filepath.Join(d, "shared/cases/suites/console/logs/*.log"))
+	if dir, ok := sharedtest.Find("cases", "suites", "console", "logs"); ok {
+		more, _ := filepath.Glob(filepath.Join(dir, "*.log"))
 		files = append(files, more...)
-		if d == filepath.Dir(d) {
-			break
-		}
 	}
 	for _, f := range files {
 		b, err := os.ReadFile(f)

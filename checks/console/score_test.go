@@ -10,13 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"patchcheck/internal/casestest"
+	"patchcheck/internal/sharedtest"
 )
 
 // TestSuite runs the public console suite, when it is there, and holds what
 // was reached.
 func TestSuite(t *testing.T) {
-	dir := casestest.Dir(t, "suites/console")
+	dir := sharedtest.Path(t, "cases", "suites", "console")
 	f, err := os.Open(filepath.Join(dir, "manifest.jsonl"))
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"patchcheck/checks"
-	"patchcheck/internal/casestest"
+	"patchcheck/internal/sharedtest"
 )
 
 // doc makes a small fio document: one job that reads n blocks.
@@ -267,7 +267,7 @@ func TestSize(t *testing.T) {
 
 // The public samples, when they are there.
 func TestSamples(t *testing.T) {
-	dir := casestest.Dir(t, "samples")
+	dir := sharedtest.Path(t, "cases", "samples")
 	load := func(n string) Output {
 		b, err := os.ReadFile(filepath.Join(dir, n))
 		if err != nil {

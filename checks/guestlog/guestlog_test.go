@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"patchcheck/checks"
-	"patchcheck/internal/casestest"
+	"patchcheck/internal/sharedtest"
 )
 
 func TestScan(t *testing.T) {
@@ -171,7 +171,7 @@ func TestCheckPortlist(t *testing.T) {
 
 // The public samples, when they are there.
 func TestSamples(t *testing.T) {
-	dir := casestest.Dir(t, "samples")
+	dir := sharedtest.Path(t, "cases", "samples")
 	for file, want := range map[string]Class{
 		"B51-kvm-broken.log": Accel, "B51-kvm-internal.log": Accel, "B52-hostfwd.log": Harness, "B54-no9p.log": Setup,
 		"B56-oom.log": GuestOOM, "B58-skew.log": ClockSkew, "B67-rdma-link-old.txt": Setup, "B74-mount-errors.txt": Setup, "B75-grace.log": Setup, "B76-statd.txt": Setup,

@@ -19,6 +19,7 @@ import (
 
 	"patchcheck/checks"
 	"patchcheck/checks/lint"
+	"patchcheck/internal/sharedtest"
 	"patchcheck/patches"
 )
 
@@ -212,22 +213,6 @@ func TestRulesAreWhole(t *testing.T) {
 	}
 }
 
-func shared(t *testing.T, elem ...string) string {
-	d, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; ; d = filepath.Dir(d) {
-		name := filepath.Join(append([]string{d, "shared"}, elem...)...)
-		if _, err := os.Stat(name); err == nil {
-			return name
-		}
-		if d == filepath.Dir(d) {
-			t.Skip("no folder shared beside the project")
-		}
-	}
-}
-
 // The first seed is clean as a mail; the second lacks six parts.
 func TestSeeds(t *testing.T) {
 	for _, c := range []struct {
@@ -237,7 +222,7 @@ func TestSeeds(t *testing.T) {
 		{"svcrdma-inline-cover-and-patch.txt", nil},
 		{"xpt-mutex-v1-2of7.eml", []string{"series.missing-part"}},
 	} {
-		s, err := patches.Load(context.Background(), []string{shared(t, "seeds", c.name)}, patches.LoadOptions{})
+		s, err := patches.Load(context.Background(), []string{sharedtest.Path(t, "seeds", c.name)}, patches.LoadOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -256,7 +241,7 @@ func TestSeeds(t *testing.T) {
 
 // The public mail samples do what their table says of lint.
 func TestSamples(t *testing.T) {
-	dir := shared(t, "cases", "samples")
+	dir := sharedtest.Path(t, "cases", "samples")
 	for _, c := range []struct{ prefix, has, hasNot string }{
 		{"B01", "", "series.missing-part"},
 		{"B02", "series.missing-part", ""},

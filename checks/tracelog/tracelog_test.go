@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"patchcheck/checks"
-	"patchcheck/internal/casestest"
+	"patchcheck/internal/sharedtest"
 )
 
 const clean = "entries: 10\noverrun: 0\ncommit overrun: 0\nbytes: 400\noldest event ts:  1.5\nnow ts:  2.5\ndropped events: 0\nread events: 10\n"
@@ -121,7 +121,7 @@ func TestCheckBufferSize(t *testing.T) {
 
 // The public samples, when they are there.
 func TestSamples(t *testing.T) {
-	dir := casestest.Dir(t, "samples")
+	dir := sharedtest.Path(t, "cases", "samples")
 	read := func(n string) string {
 		b, err := os.ReadFile(filepath.Join(dir, n))
 		if err != nil {

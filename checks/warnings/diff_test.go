@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"patchcheck/internal/casestest"
+	"patchcheck/internal/sharedtest"
 )
 
 func entries(l []Entry) string {
@@ -226,7 +226,7 @@ func TestDiffLines(t *testing.T) {
 
 // TestSuite runs the public build-warnings suite.
 func TestSuite(t *testing.T) {
-	dir := casestest.Dir(t, "suites/build-warnings")
+	dir := sharedtest.Path(t, "cases", "suites", "build-warnings")
 	f, err := os.ReadFile(filepath.Join(dir, "manifest.jsonl"))
 	if err != nil {
 		t.Skip("the suite is not here:", err)

@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"testing"
 
-	"patchcheck/internal/casestest"
+	"patchcheck/internal/sharedtest"
 )
 
 // TestPublicFaults gives the command line what went wrong with other tools:
@@ -16,7 +16,7 @@ import (
 // that have an input of their own and need no kernel; what needs one is tested
 // where it is done.
 func TestPublicFaults(t *testing.T) {
-	t.Chdir(casestest.Dir(t, "samples"))
+	t.Chdir(sharedtest.Path(t, "cases", "samples"))
 	for _, c := range []struct {
 		id   string
 		args []string // "*" is expanded

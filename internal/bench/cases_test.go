@@ -15,7 +15,7 @@ import (
 
 	"patchcheck/checks/fio"
 	"patchcheck/checks/stats"
-	"patchcheck/internal/casestest"
+	"patchcheck/internal/sharedtest"
 )
 
 func outcomes(a *Analysis) (claims, none int) {
@@ -33,7 +33,7 @@ func outcomes(a *Analysis) (claims, none int) {
 }
 
 func TestPublicCases(t *testing.T) {
-	dir := casestest.Dir(t, "samples")
+	dir := sharedtest.Path(t, "cases", "samples")
 	side := func(name, glob string) Side {
 		files, err := filepath.Glob(filepath.Join(dir, glob))
 		if err != nil || len(files) == 0 {

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"patchcheck/checks"
 	"patchcheck/internal/cache"
 	"patchcheck/internal/kernel"
+	"patchcheck/internal/sharedtest"
 	"patchcheck/internal/treefacts"
 	"patchcheck/patches"
 	"patchcheck/patches/diff"
@@ -45,20 +45,9 @@ func TestSeedVariants(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tree.Close()
-	dir, err := os.Getwd()
+	s, err := patches.Load(t.Context(), []string{sharedtest.Path(t, "seeds", "svcrdma-inline-cover-and-patch.txt")}, patches.LoadOptions{})
 	if err != nil {
 		t.Fatal(err)
-	}
-	var s *patches.Series
-	for ; s == nil; dir = filepath.Dir(dir) {
-		p := filepath.Join(dir, "..", "shared", "seeds", "svcrdma-inline-cover-and-patch.txt")
-		if _, err := os.Stat(p); err == nil {
-			if s, err = patches.Load(t.Context(), []string{p}, patches.LoadOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		} else if dir == filepath.Dir(dir) {
-			t.Skip("no ../shared/seeds here")
-		}
 	}
 	facts, err := treefacts.Gather(t.Context(), tree, s, treefacts.Options{NoScripts: true})
 	if err != nil {

@@ -359,7 +359,7 @@ func callbacks(works []testplans.Work, passed []*runfolder.Cell) (string, []*run
 	}
 	var of []*runfolder.Cell
 	for _, c := range passed {
-		if strings.HasPrefix(c.Spec.NFS, "4") {
+		if c.Spec.V4() {
 			of = append(of, c)
 		}
 	}

@@ -446,7 +446,7 @@ func (b *bench) steps(ctx context.Context, c testplans.Cell, a *runfolder.Attemp
 			switch {
 			case w.File != nil:
 				run = b.file
-			case w.Recall != nil && !strings.HasPrefix(c.NFS, "4"):
+			case w.Recall != nil && !c.V4():
 				continue
 			case w.Recall != nil:
 				run = b.recall

@@ -22,6 +22,7 @@ import (
 	"patchcheck/internal/page"
 	"patchcheck/internal/report"
 	"patchcheck/internal/runfolder"
+	"patchcheck/internal/sharedtest"
 	"patchcheck/internal/view"
 	"patchcheck/patches"
 	"patchcheck/testplans"
@@ -197,18 +198,9 @@ func TestBundledSeries(t *testing.T) {
 	}
 }
 
-func shared(t *testing.T, elem ...string) string {
-	t.Helper()
-	p := filepath.Join(append([]string{"..", "..", "..", "shared"}, elem...)...)
-	if _, err := os.Stat(p); err != nil {
-		t.Skipf("needs %s, which is not there", p)
-	}
-	return p
-}
-
 func TestSeed(t *testing.T) {
 	o := options(t)
-	o.Sources = []string{shared(t, "seeds", "svcrdma-inline-cover-and-patch.txt")}
+	o.Sources = []string{sharedtest.Path(t, "seeds", "svcrdma-inline-cover-and-patch.txt")}
 	r := mustRun(t, o)
 	checkTable(t, r)
 	if r.Tree.Exact != "not exact" {
@@ -221,7 +213,7 @@ func TestSeed(t *testing.T) {
 
 func TestIncompleteSeed(t *testing.T) {
 	o := options(t)
-	o.Sources = []string{shared(t, "seeds", "xpt-mutex-v1-2of7.eml")}
+	o.Sources = []string{sharedtest.Path(t, "seeds", "xpt-mutex-v1-2of7.eml")}
 	_, err := Run(context.Background(), o)
 	var ie *patches.InputError
 	if !errors.As(err, &ie) || !strings.Contains(err.Error(), "1 and 3-7 are missing") {

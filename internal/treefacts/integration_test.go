@@ -5,7 +5,6 @@ package treefacts
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"patchcheck/checks"
 	"patchcheck/internal/cache"
 	"patchcheck/internal/kernel"
+	"patchcheck/internal/sharedtest"
 	"patchcheck/patches"
 	"patchcheck/patches/diff"
 )
@@ -38,23 +38,11 @@ func realTree(t testing.TB) (*kernel.Tree, *cache.Cache) {
 // seed loads a public series from the folder beside the project.
 func seed(t testing.TB, name string) *patches.Series {
 	t.Helper()
-	dir, err := os.Getwd()
+	s, err := patches.Load(t.Context(), []string{sharedtest.Path(t, "seeds", name)}, patches.LoadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for ; ; dir = filepath.Dir(dir) {
-		p := filepath.Join(dir, "..", "shared", "seeds", name)
-		if _, err := os.Stat(p); err == nil {
-			s, err := patches.Load(t.Context(), []string{p}, patches.LoadOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
-		}
-		if dir == filepath.Dir(dir) {
-			t.Skip("no ../shared/seeds/" + name + " here")
-		}
-	}
+	return s
 }
 
 func show(fs []checks.Finding) string {

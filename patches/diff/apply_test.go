@@ -11,29 +11,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-// shared finds a file of the folder "shared" beside the project, which holds
-// cases that are not part of it.
-func shared(t *testing.T, name string) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		p := filepath.Join(dir, "shared", name)
-		if _, err := os.Stat(p); err == nil {
-			return p
-		}
-	}
-	t.Skipf("shared/%s is not beside the project", name)
-	return ""
-}
+	"patchcheck/internal/sharedtest"
+)
 
 // TestApplyMatrix runs the public cases: class, decision and resulting tree.
 func TestApplyMatrix(t *testing.T) {
-	root := shared(t, "cases/suites/apply-matrix")
+	root := sharedtest.Path(t, "cases", "suites", "apply-matrix")
 	cases, err := os.ReadDir(root)
 	if err != nil {
 		t.Fatal(err)
@@ -350,7 +334,7 @@ func TestSeeds(t *testing.T) {
 		t.Skip("PATCHCHECK_TREE names no kernel tree")
 	}
 	read := func(name string) []byte {
-		b, err := os.ReadFile(shared(t, "seeds/"+name))
+		b, err := os.ReadFile(sharedtest.Path(t, "seeds", name))
 		if err != nil {
 			t.Fatal(err)
 		}

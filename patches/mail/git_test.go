@@ -22,6 +22,8 @@ import (
 	"golang.org/x/text/encoding/korean"
 	"golang.org/x/text/encoding/simplifiedchinese"
 	"golang.org/x/text/encoding/traditionalchinese"
+
+	"patchcheck/internal/sharedtest"
 )
 
 // gitMail is what git makes of one mail.
@@ -500,7 +502,7 @@ func TestRandomAsGit(t *testing.T) {
 
 // TestSamplesAsGit compares the shared samples with git.
 func TestSamplesAsGit(t *testing.T) {
-	dir := shared(t, "cases", "samples")
+	dir := sharedtest.Path(t, "cases", "samples")
 	n := 0
 	for _, pat := range []string{"*.mbox", "*.eml", "*.patch"} {
 		names, _ := filepath.Glob(filepath.Join(dir, pat))
@@ -512,7 +514,7 @@ func TestSamplesAsGit(t *testing.T) {
 			n += sameAsGit(t, filepath.Base(name), data)
 		}
 	}
-	seeds, _ := filepath.Glob(filepath.Join(shared(t, "seeds"), "*.eml"))
+	seeds, _ := filepath.Glob(filepath.Join(sharedtest.Path(t, "seeds"), "*.eml"))
 	for _, name := range seeds {
 		data, err := os.ReadFile(name)
 		if err != nil {

@@ -6,31 +6,11 @@ import (
 	"bufio"
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
-)
 
-// shared returns a path below the folder of shared test data, which stands
-// beside the repository, or skips the test.
-func shared(t testing.TB, elem ...string) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		p := filepath.Join(append([]string{dir, "shared"}, elem...)...)
-		if _, err := os.Stat(p); err == nil {
-			return p
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			t.Skipf("no shared/%s beside the repository", filepath.Join(elem...))
-		}
-		dir = up
-	}
-}
+	"patchcheck/internal/sharedtest"
+)
 
 func num(i int) *int { return &i }
 
@@ -91,7 +71,7 @@ func TestParseSubject(t *testing.T) {
 
 // TestSubjectSuite checks real subject lines.
 func TestSubjectSuite(t *testing.T) {
-	f, err := os.Open(shared(t, "cases", "suites", "subjects.jsonl"))
+	f, err := os.Open(sharedtest.Path(t, "cases", "suites", "subjects.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
