@@ -128,14 +128,19 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			os.Exit(1)
 		}
-		if _, err := c.Lock(context.Background(), "l", nil); err != nil {
+		l, err := c.Lock(context.Background(), "l", nil)
+		if err != nil {
 			os.Exit(1)
 		}
 		c.Put("kernels", "half", func(dir string) error {
 			os.WriteFile(filepath.Join(dir, "x"), []byte("x"), 0o644)
 			os.Stdout.WriteString("ready\n")
-			select {}
+			// Until killed: a wait for nothing would be found to be a deadlock.
+			_, err := os.Stdin.Read(make([]byte, 1))
+			return err
 		})
+		l.Close() // a lock that nobody mentions any more is collected
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
@@ -148,6 +153,11 @@ func TestKilledHolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	in, err := cmd.StdinPipe() // stays open, so that the child waits
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
