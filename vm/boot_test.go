@@ -50,6 +50,7 @@ func TestBootFailures(t *testing.T) {
 		{"no-connect", "", "QEMU did not come up within", ""},
 		{"silent", BootSilent, "not a byte on the console", ""},
 		{"stuck", BootStuck, "PID 1 was never reached", "Linux version 7.3.4"},
+		{"stuck-late", BootStuck, "PID 1 was never reached", "Linux version 7.3.4"},
 		{"panic-exit", BootPanic, "Unable to mount root fs", "CONFIG_BLK_DEV_INITRD"},
 		{"panic-hang", BootPanic, "Attempted to kill init! exitcode=0x0000", "Linux version 7.3.4"},
 		{"oom-boot", "", "did not fit into its 64 MiB of memory", "deadlocked"},

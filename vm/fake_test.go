@@ -125,7 +125,10 @@ func fakeQEMU(args []string) {
 		for {
 			time.Sleep(time.Hour) // no empty select: without cgo the runtime calls that a deadlock
 		}
-	case "stuck":
+	case "stuck", "stuck-late":
+		if scenario == "stuck-late" {
+			time.Sleep(400 * time.Millisecond)
+		}
 		say("[    0.000000] Linux version 7.3.4")
 		for {
 			time.Sleep(time.Hour) // no empty select: without cgo the runtime calls that a deadlock
@@ -307,6 +310,8 @@ func fakeConfig(t testing.TB, scenario string) Config {
 		l.FirstByte = soon
 	case "stuck":
 		l.Silence = soon
+	case "stuck-late": // the limit for the first byte is no longer in force
+		l.Silence, l.FirstByte = soon, time.Hour
 	case "mute":
 		l.SSH = soon
 	case "no-connect":

@@ -302,8 +302,10 @@ func (g *Guest) awaitReady(ctx context.Context) error {
 		b, err := bufio.NewReaderSize(events, 64<<10).ReadSlice('\n')
 		got <- line{b, err}
 	}()
-	// One timer that is set to the earliest limit, not a poll: the limits
-	// move with the console.
+	// One timer that is set to the earliest limit, but for no longer than look:
+	// the first byte brings another limit into force, and the host that kept the
+	// guest waiting when a limit was worked out may not do so any more.
+	const look = time.Second
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -362,7 +364,7 @@ func (g *Guest) awaitReady(ctx context.Context) error {
 		default:
 			left = silence - st.quiet
 		}
-		timer.Reset(max(min(left, boot-up), time.Millisecond))
+		timer.Reset(max(min(left, boot-up, look), time.Millisecond))
 	}
 }
 

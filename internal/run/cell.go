@@ -269,7 +269,8 @@ func (b *bench) expire(ctx context.Context, end context.CancelCauseFunc, limit t
 				end(context.DeadlineExceeded)
 				return
 			default:
-				t.Reset(max(left, 10*time.Millisecond))
+				// No longer than limit: the host may give more time from now on.
+				t.Reset(max(min(left, limit), 10*time.Millisecond))
 			}
 		}
 	}
