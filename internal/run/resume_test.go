@@ -205,6 +205,24 @@ func killSeed(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
+// dropped waits until the locks of a killed process are gone. A child that it
+// was just starting has a copy of them until it executes its program.
+func dropped(t *testing.T, runs string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		dirs, err := runfolder.List(runs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(dirs, runfolder.Working) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the lock of one of %v outlived its holder by a minute", dirs)
+		}
+	}
+}
+
 // TestKillAnywhere kills runs of a small series with SIGKILL at random points
 // of lint, apply and the builds, also while they are resumed. In the end each
 // says what an undisturbed one says, and nothing is left over.
@@ -248,6 +266,7 @@ func TestKillAnywhere(t *testing.T) {
 			time.Sleep(at)
 			cmd.Process.Kill()
 			cmd.Wait()
+			dropped(t, filepath.Join(b.Dir, "runs"))
 			b.Resume = ""
 			if d, err := FindUnfinished(filepath.Join(b.Dir, "runs")); err == nil {
 				b.Resume = d
