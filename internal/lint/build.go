@@ -130,6 +130,7 @@ type sideOf struct {
 	Failed    []string            `json:"failed,omitempty"`
 	Lines     []string            `json:"lines,omitempty"` // make's own words when it failed
 	Undefined map[string][]string `json:"undefined,omitempty"`
+	Symbols   variants.Symbols    `json:"symbols,omitzero"`  // of objects that are not linked
 	Missing   string              `json:"missing,omitempty"` // the configuration cannot be had
 }
 
@@ -151,7 +152,7 @@ func (w *work) done() bool {
 	return w.err != nil || w.cost.Skipped != "" || !slices.Contains(w.sides, nil)
 }
 
-const variantVersion = 1
+const variantVersion = 2
 
 // Variants compiles what the series touches under other configurations, before
 // it and after each of its patches, and reports what each patch brings. Only
@@ -405,14 +406,17 @@ func (o BuildOptions) store(key string, s *sideOf) error {
 	return err
 }
 
-func compiledObjects(l kernel.Ledger) int {
-	n := 0
+func compiledObjects(l kernel.Ledger) int { return len(objectsOf(l)) }
+
+// objectsOf lists what was compiled; sparse has entries of sources.
+func objectsOf(l kernel.Ledger) (out []string) {
 	for obj := range l {
 		if strings.HasSuffix(obj, ".o") {
-			n++
+			out = append(out, obj)
 		}
 	}
-	return n
+	slices.Sort(out)
+	return out
 }
 
 // compile brings all variants through all states that are not known yet.
@@ -609,6 +613,8 @@ func (o BuildOptions) one(ctx context.Context, w *work, i int, works []*work, sr
 			if side.Undefined, err = variants.Undefined(w.sub.Obj, targets); err != nil {
 				return err
 			}
+		} else if side.Symbols, err = variants.SymbolsOf(w.sub.Obj, objectsOf(side.Ledger)); err != nil {
+			return err
 		}
 	}
 	w.cost.Objects = max(w.cost.Objects, compiledObjects(side.Ledger))
@@ -667,7 +673,7 @@ func (o BuildOptions) compare(works []*work, all []*diff.Overlay, dir string) []
 			continue
 		}
 		for i := 1; i < len(all); i++ {
-			for _, f := range o.step(w, i, all, dir) {
+			for _, f := range o.step(w, works, i, all, dir) {
 				f.Where.Patch = o.Series.Patches[i-1].Index
 				add(w, f)
 			}
@@ -697,7 +703,7 @@ func firstLine(s string) string {
 }
 
 // step is what patch i brings under one variant.
-func (o BuildOptions) step(w *work, i int, all []*diff.Overlay, dir string) []checks.Finding {
+func (o BuildOptions) step(w *work, works []*work, i int, all []*diff.Overlay, dir string) []checks.Finding {
 	before, after := w.sides[i-1], w.sides[i]
 	if after.Missing != "" && before.Missing == "" {
 		f := warnings.RuleError.New(checks.Where{}, "the kernel cannot be configured any more: %s", firstLine(after.Missing))
@@ -730,7 +736,10 @@ func (o BuildOptions) step(w *work, i int, all []*diff.Overlay, dir string) []ch
 		f.Evidence = after.Lines
 		out = append(out, f)
 	}
-	if w.Modular && len(after.Failed) == 0 && len(before.Failed) == 0 {
+	if len(after.Failed) > 0 || len(before.Failed) > 0 {
+		return out // objects that are missing have symbols, too
+	}
+	if w.Modular {
 		lines, err := variants.Unexported(overlayFS(dir, all[i]), before.Undefined, after.Undefined)
 		if err != nil {
 			out = append(out, RuleVariantInfra.New(checks.Where{}, "the exported symbols cannot be looked up: %v", err))
@@ -740,6 +749,16 @@ func (o BuildOptions) step(w *work, i int, all []*diff.Overlay, dir string) []ch
 			f.Evidence = []string{l}
 			out = append(out, f)
 		}
+		return out
+	}
+	var others []variants.Symbols
+	for _, other := range works {
+		if other != w && len(other.sides) > i && other.sides[i] != nil {
+			others = append(others, other.sides[i].Symbols)
+		}
+	}
+	for _, l := range variants.Unlinked(w.Variant, before.Symbols, after.Symbols, others) {
+		out = append(out, warnings.RuleModpost.New(checks.Where{}, "%s", l))
 	}
 	return out
 }

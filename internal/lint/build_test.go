@@ -246,7 +246,20 @@ func TestCompare(t *testing.T) {
 	o := l.state(l.base, ringC, "int r;\n")
 	side := func(lines ...string) *sideOf { return &sideOf{Ledger: kernel.Ledger{"drivers/demo/ring.o": lines}} }
 	mk := func(name string, a, b *sideOf) *work {
-		return &work{Variant: variants.Variant{Name: name, Modular: a.Undefined != nil}, sides: []*sideOf{a, b}}
+		return &work{Variant: variants.Variant{Name: name, Modular: a.Undefined != nil, Sources: []string{"drivers/demo/ring.c", "drivers/demo/extra.c"}}, sides: []*sideOf{a, b}}
+	}
+	needs := func(names ...string) *sideOf {
+		s := side()
+		s.Symbols.Needs = map[string]string{}
+		for _, n := range names {
+			s.Symbols.Needs[n] = "drivers/demo/ring.o"
+		}
+		return s
+	}
+	defines := func(name string) *sideOf {
+		s := side()
+		s.Symbols.Defines = map[string]string{name: "drivers/demo/extra.o"}
+		return s
 	}
 	warn := ringC + ":1:5: warning: unused variable 'r' [-Wunused-variable]"
 	missing := &sideOf{Missing: "CONFIG_X cannot be had\nmore"}
@@ -266,6 +279,11 @@ func TestCompare(t *testing.T) {
 		{"base fails, too", []*work{mk("a", &sideOf{Failed: []string{"x"}}, &sideOf{Failed: []string{"x"}})}, nil},
 		{"host", []*work{infra}, []string{"variant.infra error the compiler was killed"}},
 		{"not exported", []*work{mk("m", &sideOf{Undefined: map[string][]string{}}, &sideOf{Undefined: map[string][]string{"drivers/demo/demo.ko": {"no_such_symbol"}}})}, []string{"variant.m error no_such_symbol"}},
+		{"divides 64 bits", []*work{mk("i386", side(), needs("__divdi3", "printk"))}, []string{"variant.i386 error __divdi3' in drivers/demo/ring.o (a 64-bit division"}},
+		{"divided before", []*work{mk("i386", needs("__divdi3"), needs("__divdi3", "__udivdi3"))}, []string{"variant.i386 error __udivdi3"}},
+		{"defined elsewhere", []*work{mk("all", side(), defines("helper")), mk("less", side(), needs("helper", "printk"))}, []string{"variant.less error helper' in drivers/demo/ring.o (drivers/demo/extra.o defines it in other configurations only)"}},
+		{"defined by what is not compiled here", []*work{mk("all", side(), defines("helper")), mk("less", needs("helper"), needs("helper"))}, nil},
+		{"no longer defined", []*work{mk("less", defines("helper"), needs("helper"))}, []string{"variant.less error helper' in drivers/demo/ring.o (drivers/demo/extra.o defined it before)"}},
 	} {
 		fs := compareOnly(t, l, c.works, o)
 		if len(fs) != len(c.want) {

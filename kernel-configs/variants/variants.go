@@ -38,7 +38,9 @@
 //
 // modpost needs the whole kernel to say which symbols exist. A modular variant
 // is therefore checked by Undefined and Unexported: what a module newly needs
-// must be exported somewhere in the tree.
+// must be exported somewhere in the tree. Of the others nothing is linked; what
+// the link of a whole kernel would miss is found by Unlinked, as far as a part
+// of the objects can tell.
 package variants
 
 import (
