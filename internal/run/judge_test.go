@@ -175,3 +175,39 @@ func TestUnanswered(t *testing.T) {
 		t.Errorf("%q", s)
 	}
 }
+
+// A cell that never finds enough memory is the series' fault only if each guest
+// was short of it, the last one from its first cell on.
+func TestTakesTooMuch(t *testing.T) {
+	short := func(nth int) runfolder.Attempt {
+		return runfolder.Attempt{Verdict: checks.Infra, Nth: nth, Findings: []checks.Finding{
+			ruleNoMemory.New(checks.Where{}, "the guest ran out of memory; give it more than 1GiB (guest.memory in the plan)"),
+			{ID: "console.oom", Severity: checks.Error, Message: "Out of memory"},
+		}}
+	}
+	died := runfolder.Attempt{Verdict: checks.Infra, Nth: 1, Findings: []checks.Finding{{ID: "infra", Severity: checks.Error, Message: "QEMU was killed"}}}
+	for _, tt := range []struct {
+		name     string
+		attempts []runfolder.Attempt
+		want     bool
+	}{
+		{"once", []runfolder.Attempt{short(1)}, false},
+		{"after other cells only", []runfolder.Attempt{short(9), short(4)}, false},
+		{"another failure between", []runfolder.Attempt{short(9), died, short(1)}, false},
+		{"the last for another reason", []runfolder.Attempt{short(9), died}, false},
+		{"alone, too", []runfolder.Attempt{short(9), short(1)}, true},
+	} {
+		if got := alwaysStarved(&runfolder.Cell{Attempts: tt.attempts}); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+	c := &runfolder.Cell{ID: "patched/none/v3", Attempts: []runfolder.Attempt{short(9), short(1)}}
+	c.Findings = c.Last().Findings
+	takesTooMuch(c, &runfolder.Attempt{Verdict: checks.Pass}, 1<<30)
+	if c.Verdict != checks.Fail || !strings.Contains(c.Reason, "2 guests of 1 GiB") || len(c.Attempts) != 3 {
+		t.Errorf("%s, %q, %d attempts", c.Verdict, c.Reason, len(c.Attempts))
+	}
+	if len(c.Findings) != 2 || c.Findings[0].Message != c.Reason || c.Findings[1].ID != "console.oom" {
+		t.Errorf("findings: %+v", c.Findings)
+	}
+}

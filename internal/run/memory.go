@@ -136,28 +136,34 @@ func (m *matrix) unstable(cell *runfolder.Cell, b, p *runfolder.Attempt) {
 // other, the last time alone in a fresh one: where the base kernel has enough in
 // a guest of the same size, the series takes too much.
 func (m *matrix) checkShortage(ctx context.Context, c testplans.Cell, cell *runfolder.Cell) error {
-	last := cell.Last()
-	if c.Kernel != testplans.RolePatched || m.kernels[testplans.RoleBase] == nil || last.Nth != 1 || len(cell.Attempts) < 2 {
+	if c.Kernel != testplans.RolePatched || m.kernels[testplans.RoleBase] == nil || !alwaysStarved(cell) {
 		return nil
-	}
-	for i := range cell.Attempts {
-		if !starved(&cell.Attempts[i]) {
-			return nil
-		}
 	}
 	base, err := m.onBase(ctx, c)
 	if err != nil {
 		return err
 	}
-	if base.Verdict != checks.Pass {
-		return nil
+	if base.Verdict == checks.Pass {
+		takesTooMuch(cell, base, m.plan.Guest.Memory)
 	}
-	f := ruleNoMemory.New(checks.Where{Cell: c.ID()}, "ran out of memory in %d guests of %v; the base kernel has enough in one", len(cell.Attempts), m.plan.Guest.Memory)
-	f.Evidence = last.Findings[0].Evidence
-	cell.Attempts = append([]runfolder.Attempt{*base}, cell.Attempts...)
-	cell.Findings = append([]checks.Finding{f}, cell.Findings...)
-	cell.Verdict, cell.Reason = checks.Fail, f.Message
 	return nil
+}
+
+// alwaysStarved tells whether the cell found no memory in each of several
+// guests, the last time as the first cell of its guest.
+func alwaysStarved(cell *runfolder.Cell) bool {
+	return len(cell.Attempts) > 1 && cell.Last().Nth == 1 && !slices.ContainsFunc(cell.Attempts, func(a runfolder.Attempt) bool { return !starved(&a) })
+}
+
+// takesTooMuch makes a cell that is always starved FAIL, as base, which passed
+// in a guest of memory, proves.
+func takesTooMuch(cell *runfolder.Cell, base *runfolder.Attempt, memory testplans.Size) {
+	f := ruleNoMemory.New(checks.Where{Cell: cell.ID}, "ran out of memory in %d guests of %v; the base kernel has enough in one", len(cell.Attempts), memory)
+	f.Evidence = cell.Last().Findings[0].Evidence
+	cell.Attempts = append([]runfolder.Attempt{*base}, cell.Attempts...)
+	// What the guest said itself, that it wants more memory, is no advice now.
+	cell.Findings = append([]checks.Finding{f}, slices.DeleteFunc(slices.Clone(cell.Findings), func(g checks.Finding) bool { return g.ID == f.ID })...)
+	cell.Verdict, cell.Reason = checks.Fail, f.Message
 }
 
 // starved tells whether an attempt ended as the guest had no memory left.
