@@ -206,7 +206,8 @@ func (m *matrix) exec(ctx context.Context, s *session, c testplans.Cell) (a runf
 		s.b.hook = func(step string) error { return m.hook(ctx, s.g, c.ID(), step) }
 	}
 	s.b.say = func(step string) {
-		m.step.Update("%d/%d  %s: %s", m.done+1, m.total, c.ID(), step)
+		// Cells that are run once more to decide are not known beforehand.
+		m.step.Update("%d/%d  %s: %s", m.done+1, max(m.total, m.done+1), c.ID(), step)
 	}
 	from := s.judged
 	a, err = s.b.cell(ctx, c)
