@@ -268,3 +268,20 @@ func TestSuite(t *testing.T) {
 		t.Errorf("%d of %d cases pass; one that differs in which notes count as new is known", passed, total)
 	}
 }
+
+// An undeclared argument of clamp() is one error, not one more for each copy
+// that the macro makes of it; alone, such an error is kept.
+func TestErrorsThatFollow(t *testing.T) {
+	in := "fs/a.c: In function 'f':\n"
+	made := "include/linux/compiler.h:165:17: error: '__UNIQUE_ID_h__15' undeclared (first use in this function); did you mean '__UNIQUE_ID_v__12'?\nfs/a.c:9:2: note: in expansion of macro 'clamp'\n"
+	cause := "fs/a.c:9:20: error: 'limit' undeclared (first use in this function)\n"
+	for _, tt := range []struct{ log, want string }{
+		{in + made + cause, "'limit' undeclared (first use in this function)"},
+		{in + made, "'__UNIQUE_ID_h__15' undeclared (first use in this function); did you mean '__UNIQUE_ID_v__12'?"},
+	} {
+		fs := Findings(DiffLogs(ParseString(""), ParseString(tt.log), Options{}))
+		if len(fs) == 0 || !strings.HasPrefix(fs[0].Message, tt.want) || len(fs) > 1 && fs[1].ID == RuleError.ID {
+			t.Errorf("%s: got %+v", tt.log, fs)
+		}
+	}
+}

@@ -4,6 +4,7 @@ package warnings
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"patchcheck/checks"
@@ -104,8 +105,12 @@ func Findings(r Result) []checks.Finding {
 		f.Evidence = []string{l}
 		out = append(out, f)
 	}
+	cause := slices.ContainsFunc(r.New, func(e Entry) bool { return e.stops() && !e.follows() })
 	for i := range r.New {
 		e := &r.New[i]
+		if cause && e.follows() {
+			continue
+		}
 		if r.Comparable() || e.stops() {
 			out = append(out, e.finding(ruleOf(e), ""))
 		}
@@ -158,6 +163,11 @@ func ruleOf(e *Entry) checks.Rule {
 	}
 	return RuleNew
 }
+
+// follows tells of an error in a name that the kernel's macros made up, such as
+// the copies of min() and clamp(). gcc reports those before the argument that
+// is wrong, which has an error of its own.
+func (e *Entry) follows() bool { return e.stops() && strings.Contains(e.Message, "__UNIQUE_ID_") }
 
 // finding keeps the message to one sentence; function, objects and the lines
 // of the log are the evidence.
