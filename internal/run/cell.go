@@ -113,10 +113,10 @@ const (
 	revokes    = 10 * time.Second
 )
 
-// A kernel that hangs in one cell mostly hangs in all, and a matrix of hangs
-// takes half an hour. When so many cells have hung at a step, those after them
-// get a part of its time: the verdict rests on the first ones, which are
-// confirmed with all of it.
+// A kernel that hangs in one cell mostly hangs in all, and a matrix of hangs, or
+// of calls that take their minute, takes half an hour. When so many cells have
+// hung or met such a call, those after them get a part of the time for each
+// step: the verdict rests on the first ones, which are confirmed with all of it.
 const (
 	hungBefore = 2
 	hungShare  = 4
@@ -132,7 +132,7 @@ type bench struct {
 	seed   uint64
 	crash  <-chan struct{}         // closed when the console shows a crash; nil without a console
 	hurry  float64                 // see Options
-	hung   map[string]int          // by step, how many cells hung there in this and earlier guests; nil: nobody counts
+	hung   map[string]bool         // cells that hung, or met a slow call, in this and earlier guests; nil: nobody counts
 	before *runfolder.Memory       // of the guest, before its first cell
 	hook   func(step string) error // for tests of the oracles: runs in the guest before the named step
 	say    func(string)
@@ -172,7 +172,10 @@ func (b *bench) call(ctx context.Context, a *runfolder.Attempt, cell, name, verb
 		}
 	}
 	limit = b.scale(limit)
-	hung := b.hung[name]
+	hung := len(b.hung)
+	if b.hung[cell] {
+		hung-- // it may go on as it began
+	}
 	if hung >= hungBefore {
 		limit /= hungShare
 	}
@@ -206,18 +209,23 @@ func (b *bench) call(ctx context.Context, a *runfolder.Attempt, cell, name, verb
 	case errors.As(cause, &he):
 		return &cellError{ruleInfra.New(checks.Where{Cell: cell}, "%s did not finish within %v, %v", name, time.Since(start).Round(time.Second), he), checks.Infra, err}
 	case errors.Is(cause, context.DeadlineExceeded):
-		if b.hung != nil {
-			b.hung[name]++
-		}
+		b.sluggish(cell)
 		err := b.fail(cell, name, err)
 		if ce := (*cellError)(nil); hung >= hungBefore && errors.As(err, &ce) {
-			ce.finding.Message += fmt.Sprintf(", which had to do as %d cells before had hung there", hung)
+			ce.finding.Message += fmt.Sprintf(", which had to do as %d cells before had hung or stalled", hung)
 		}
 		return err
 	case errors.Is(cause, errCrashed):
 		return &cellError{ruleDied.New(checks.Where{Cell: cell}, "%s was given up, because the kernel had crashed", name), checks.Fail, err}
 	}
 	return b.fail(cell, name, err)
+}
+
+// sluggish counts a cell among those that hung or met a slow call.
+func (b *bench) sluggish(cell string) {
+	if b.hung != nil && cell != "" {
+		b.hung[cell] = true
+	}
 }
 
 // errCrashed ends a step because the console showed a crash.
@@ -616,6 +624,7 @@ func (b *bench) io(ctx context.Context, a *runfolder.Attempt, id, name, verb str
 
 func (b *bench) slow(id, name string, us int64, slow *[]checks.Finding) {
 	if d := time.Duration(us) * time.Microsecond; d > slowCall {
+		b.sluggish(id)
 		*slow = append(*slow, ruleSlowCall.New(checks.Where{Cell: id}, "%s: one call took %v", name, d.Round(time.Millisecond)))
 	}
 }

@@ -5,6 +5,7 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -70,13 +71,14 @@ func TestStepDeadline(t *testing.T) {
 	}
 }
 
-// After two cells that hung at a step, the others do not wait as long for it.
+// After two cells that hung or stalled, the others do not wait as long.
 func TestHungBefore(t *testing.T) {
 	g := &mute{start: time.Now()}
-	b := &bench{g: g, plan: &testplans.Plan{}, hurry: 0.001, hung: map[string]int{}}
-	for n, want := range []string{"", "", "2 cells before had hung there", "3 cells before had hung there"} {
+	b := &bench{g: g, plan: &testplans.Plan{}, hurry: 0.001, hung: map[string]bool{}}
+	b.slow("stalls", "read", (slowCall + time.Second).Microseconds(), new([]checks.Finding))
+	for n, want := range []string{"", "2 cells before had hung or stalled", "3 cells before had hung or stalled"} {
 		for _, step := range []string{"mount", "umount"} {
-			err := b.call(t.Context(), &runfolder.Attempt{}, "cell", step, guestproto.VerbMount, 10*time.Second, nil, nil)
+			err := b.call(t.Context(), &runfolder.Attempt{}, fmt.Sprintf("cell %d", n), step, guestproto.VerbMount, 10*time.Second, nil, nil)
 			var ce *cellError
 			if !errors.As(err, &ce) || ce.finding.ID != ruleHang.ID || strings.Contains(ce.Error(), "before") != (want != "") || !strings.Contains(ce.Error(), want) {
 				t.Errorf("%s in cell %d: %v, want %q", step, n+1, err, want)

@@ -399,7 +399,7 @@ func (m *matrix) runAll(ctx context.Context, k *guestKernel, cells []testplans.C
 		}
 	}()
 	boots := 0
-	hung := map[string]int{}
+	hung := map[string]bool{}
 	for _, c := range cells {
 		if s == nil {
 			var err error
