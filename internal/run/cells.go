@@ -137,7 +137,7 @@ func (r *runner) matrix(ctx context.Context, kernels map[string]*guestKernel) er
 	}
 	s = r.begin("matrix")
 	m := &matrix{run: r.rec, plan: r.plan, kernels: kernels, initrd: img.img.Path, accel: accel, step: s, hook: r.o.Hook, seed: hash(r.plan.Name), hurry: r.o.hurry, base: map[string]*runfolder.Attempt{}, changed: map[string]string{}, earlier: map[string][]testplans.Cell{},
-		guests: lastGuest(r.rec), note: r.note}
+		guests: lastGuest(r.rec), note: r.note, tell: r.o.View.Print}
 	all := r.cells()
 	keys := map[string]string{}
 	for _, c := range all {

@@ -58,9 +58,11 @@ type matrix struct {
 	// over; draft puts a cell on record before its answer is final.
 	kept  map[string]*runfolder.Attempt
 	draft func(*runfolder.Cell) error
-	// passed is told of each cell that passed in the first sweep.
-	passed func(testplans.Cell, *runfolder.Attempt) error
-	note   func(string) // tells the user what happened to us
+	// seen is told of each cell of the first sweep, and whether its guest can go
+	// on.
+	seen func(c testplans.Cell, a *runfolder.Attempt, usable bool) error
+	note func(string)                     // tells the user what happened to us, and keeps it
+	tell func(format string, args ...any) // tells the user what the record will say better
 }
 
 // session is one guest with its console under watch.
@@ -372,11 +374,20 @@ func (m *matrix) sweep(ctx context.Context, k *guestKernel, cells []testplans.Ce
 			todo = append(todo, c)
 		}
 	}
-	m.passed = func(c testplans.Cell, a *runfolder.Attempt) error {
+	told := map[string]bool{}
+	m.seen = func(c testplans.Cell, a *runfolder.Attempt, usable bool) error {
+		// The verdict is minutes away, and whoever reads this can end the run.
+		if sig := signature(a); a.Verdict != checks.Pass && !told[sig] {
+			told[sig] = true
+			m.tell("%s: %s so far, to be confirmed after the other cells: %s", c.ID(), a.Verdict, reason(a))
+		}
+		if !usable {
+			return nil
+		}
 		return m.draft(&runfolder.Cell{ID: c.ID(), Spec: c, Attempts: []runfolder.Attempt{*a}, Verdict: a.Verdict, Findings: a.Findings})
 	}
 	out, err := m.runAll(ctx, k, todo)
-	m.passed = nil
+	m.seen = nil
 	for _, c := range cells {
 		if a := m.kept[c.ID()]; a != nil {
 			out[c.ID()] = a
@@ -435,13 +446,13 @@ func (m *matrix) runAll(ctx context.Context, k *guestKernel, cells []testplans.C
 		a.Fresh, a.Nth = len(inGuest) == 0 && len(cells) == 1, len(inGuest)+1
 		out[c.ID()] = &a
 		m.done++
+		if m.seen != nil {
+			if err := m.seen(c, &a, usable); err != nil {
+				return out, err
+			}
+		}
 		if usable {
 			inGuest = append(inGuest, &a)
-			if m.passed != nil {
-				if err := m.passed(c, &a); err != nil {
-					return out, err
-				}
-			}
 		} else {
 			// What a failed cell left behind must not be blamed on the next.
 			s = nil
