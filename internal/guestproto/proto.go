@@ -348,7 +348,7 @@ type HistRow struct {
 
 // Memory is a sample of the guest's memory.
 type Memory struct {
-	FreeKiB      int64 `json:"free_kib"`
+	FreeKiB      int64 `json:"free_kib"` // in no use at all: MemFree, and the free pages that CPUs keep
 	AvailableKiB int64 `json:"available_kib"`
 	SUnreclaim   int64 `json:"sunreclaim_kib"`
 	// ReplyCacheKiB is what nfsd's duplicate reply cache holds, a part of

@@ -463,6 +463,9 @@ func TestMemoryParsers(t *testing.T) {
 	if got := parseReplyCache("max entries:           32768\nnum entries:           879\nhash buckets:          512\nmem usage:             196896\ncache hits:            0\n"); got != 196896 {
 		t.Errorf("reply cache of %d bytes", got)
 	}
+	if got := parsePagesets("Node 0, zone      DMA\n  pages free     2816\n        boost    0\n  pagesets\n    cpu: 0\n              count:    15\n              high:     14\n              batch:    1\n    cpu: 1\n              count:    4000\n  vm stats threshold: 4\nNode 0, zone    DMA32\n    cpu: 0\n              count:    85\n"); got != 4100 {
+		t.Errorf("%d pages on the lists of CPUs", got)
+	}
 	slabs := parseSlabinfo("slabinfo - version: 2.1\n# name            <active_objs> <num_objs>\nnfsd_file              3     42     96   42    1 : tunables    0    0    0 : slabdata      1      1      0\nkmalloc-64         21526  21568     64   64    1 : tunables 0 0 0\n")
 	if d := cmp.Diff(map[string]int64{"nfsd_file": 3, "kmalloc-64": 21526}, slabs); d != "" {
 		t.Error(d)
