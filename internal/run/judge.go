@@ -54,15 +54,21 @@ func worst(a, b checks.Verdict) checks.Verdict {
 }
 
 // signature groups failures that look the same: finding ids and the failed
-// step, without numbers, so that one confirmation can serve several cells.
+// step, without numbers, so that one confirmation can serve several cells. Of
+// the counts that fail only the first is the cause: what else is off follows
+// from it, in each device row another set.
 func signature(a *runfolder.Attempt) string {
 	var ids []string
+	counts := 0
 	for _, f := range a.Findings {
 		if f.ID == console.Undecoded {
 			continue // says nothing about the kernel
 		}
 		s := f.ID
 		if name, _, ok := strings.Cut(f.Message, ":"); ok && strings.HasPrefix(f.ID, "count.") {
+			if counts++; counts > 1 {
+				continue
+			}
 			s += " " + name
 		}
 		ids = append(ids, s)

@@ -211,3 +211,32 @@ func TestTakesTooMuch(t *testing.T) {
 		t.Errorf("findings: %+v", c.Findings)
 	}
 }
+
+// Cells whose first wrong count is the same fail alike, whatever follows from
+// it; another first count, another kind of finding or another step do not.
+func TestSignature(t *testing.T) {
+	at := func(step string, ids ...string) *runfolder.Attempt {
+		a := &runfolder.Attempt{Steps: []runfolder.CellStep{{Name: step, Error: "x"}}}
+		for _, id := range ids {
+			id, msg, _ := strings.Cut(id, " ")
+			a.Findings = append(a.Findings, checks.Finding{ID: id, Message: msg})
+		}
+		return a
+	}
+	ref := signature(at("umount", "count.hold granted: 80 is not 216", "count.hold inline-some: 0"))
+	for _, tt := range []struct {
+		name string
+		a    *runfolder.Attempt
+		same bool
+	}{
+		{"other numbers", at("umount", "count.hold granted: 80 is not 101"), true},
+		{"other consequences", at("umount", "count.hold granted: 80", "count.hold refused: 3", "count.same replies: x"), true},
+		{"other cause", at("umount", "count.hold refused: 3", "count.hold granted: 80"), false},
+		{"a crash as well", at("umount", "console.oops Oops in f", "count.hold granted: 80"), false},
+		{"other step", at("mount", "count.hold granted: 80"), false},
+	} {
+		if got := signature(tt.a); (got == ref) != tt.same {
+			t.Errorf("%s: %q, the first is %q", tt.name, got, ref)
+		}
+	}
+}
