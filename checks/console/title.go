@@ -223,6 +223,13 @@ func (c *crash) fromIP(skip, more *names) string {
 			return f
 		}
 	}
+	for _, m := range c.marks {
+		// The unwinder could not even begin, as after a call through a pointer
+		// in freed memory; the newest word on the stack is where that was.
+		if f := canonical(m.fr.Func); m.kind == markGuess && !skip.has(f) && !more.has(f) && !entryPoints.has(f) {
+			return f
+		}
+	}
 	return ""
 }
 
