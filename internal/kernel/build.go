@@ -579,8 +579,8 @@ func lastLines(s string, n int) []string {
 // repair makes the object folder trustworthy after a make that did not end by
 // itself: it was killed with us, or interrupted. An object counts only when
 // its command file is no older than it, as kbuild writes that last, and when
-// make printed its step, as its diagnostics would be lost else. All others
-// that this make wrote are removed and will be made again.
+// make printed its step and went on, as its diagnostics would be lost else. All
+// others that this make wrote are removed and will be made again.
 func (w *Workspace) repair() error {
 	if !w.state.Building {
 		return nil
@@ -594,6 +594,12 @@ func (w *Workspace) repair() error {
 			return err
 		}
 		printed = p.seen
+		// What make printed last may have been cut off behind its first line, or
+		// be still in the pipe: only what is followed by more is there in whole.
+		delete(printed, p.current)
+		if p.step == "CHECK" { // of the source, after the object's own step
+			delete(printed, strings.TrimSuffix(p.current, path.Ext(p.current))+".o")
+		}
 	}
 	// Nothing of that make may still be writing.
 	if err := unix.Flock(int(w.busy.Fd()), unix.LOCK_EX); err != nil {

@@ -345,12 +345,12 @@ func TestKilledRunIsRepaired(t *testing.T) {
 	if _, err := w.Sync(ctx, r.Overlay); err != nil {
 		t.Fatal(err)
 	}
-	// As Build leaves it when it dies: the log has a.o only.
+	// As Build leaves it when it dies: the log has a.o only, and what came after.
 	w.state.Building, w.state.BuildStart, w.state.Log = true, time.Now().UnixNano(), "logs/dead.log"
 	if err := w.save(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(w.Dir, "logs/dead.log"), []byte("  CC      net/a.o\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(w.Dir, "logs/dead.log"), []byte("  CC      net/a.o\n  AR      net/built-in.a\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	// b.o: written, its command file not yet. c.o: complete, never printed.
@@ -381,6 +381,58 @@ func TestKilledRunIsRepaired(t *testing.T) {
 	l, _ := k.Ledger()
 	if len(l) != 3 {
 		t.Errorf("ledger has %d objects, want 3: %v", len(l), l)
+	}
+}
+
+// TestCutLog: the object is whole and its step is in the log, but we died
+// before we had read what the compiler said about it.
+func TestCutLog(t *testing.T) {
+	f := newFake(t)
+	ctx := context.Background()
+	f.build(t, Base, nil)
+	r := f.request(t, Patched, mapOverlay{"net/b.c": warns})
+	for _, log := range []string{
+		"  CC      net/a.o\n  CC      net/b.o\n",
+		"  CC      net/b.o\n  CHECK   net/b.c\n",
+	} {
+		w, err := OpenWorkspace(ctx, f.Cache, f.tree, r.workspaceKey(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Sync(ctx, r.Overlay); err != nil {
+			t.Fatal(err)
+		}
+		w.state.Building, w.state.BuildStart, w.state.Log = true, time.Now().UnixNano(), "logs/dead.log"
+		if err := w.save(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(w.Dir, "logs/dead.log"), []byte(log), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		later := time.Now().Add(2 * time.Second)
+		for _, n := range []string{"net/b.o", "net/.b.o.cmd"} {
+			if err := os.Chtimes(filepath.Join(w.Obj, n), later, later); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.Close()
+		if w, err = OpenWorkspace(ctx, f.Cache, f.tree, r.workspaceKey(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(w.Obj, "net/b.o")); err == nil {
+			t.Errorf("log %q: an object is trusted whose diagnostics may be lost", log)
+		}
+		w.Close()
+		k, err := f.Kernel(ctx, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := words(t, k); !strings.Contains(got, "unused") {
+			t.Errorf("log %q: the warning of b.c is lost: %q", log, got)
+		}
+		if err := f.Cache.Remove("kernels", filepath.Base(k.Dir)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
