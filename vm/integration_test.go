@@ -7,10 +7,12 @@ package vm_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +26,7 @@ import (
 )
 
 // kernel is the image under test: PATCHCHECK_TEST_KERNEL, else the newest one
-// in the kernel cache.
+// in the kernel cache that no series has changed and that is no debug kernel.
 func kernel(t testing.TB) string {
 	t.Helper()
 	if k := os.Getenv("PATCHCHECK_TEST_KERNEL"); k != "" {
@@ -38,6 +40,14 @@ func kernel(t testing.TB) string {
 	var newest string
 	var when time.Time
 	for _, k := range found {
+		var made struct {
+			Role      string   `json:"role"`
+			Fragments []string `json:"fragments"`
+		}
+		b, err := os.ReadFile(filepath.Join(filepath.Dir(k), "kernel.json"))
+		if err != nil || json.Unmarshal(b, &made) != nil || made.Role != "base" || !slices.Equal(made.Fragments, []string{"guest", "nfs-rdma"}) {
+			continue
+		}
 		st, err := os.Stat(k)
 		if _, merr := os.Stat(filepath.Join(filepath.Dir(k), cache.MarkName)); err == nil && merr == nil && st.ModTime().After(when) {
 			newest, when = k, st.ModTime()
