@@ -177,6 +177,28 @@ func Eval[T any](p *Page, expr string) T {
 	return v
 }
 
+// Wait waits until an expression is true, also when the page is being left for
+// another one, in which nothing can be asked of either.
+func (p *Page) Wait(what, expr string) {
+	p.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		ok, err := chromedp.Run(p.Ctx, chromedp.Evaluate[bool](expr))
+		if err == nil && ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("%s: not seen within a minute (%v) in\n%s", what, err, Eval[string](p, "document.title + '\\n' + document.body.innerText"))
+		}
+	}
+}
+
+// Leave evaluates an expression that makes the browser go to another page.
+// Doing so after the answer keeps the answer from going with the page.
+func (p *Page) Leave(expr string) {
+	p.t.Helper()
+	Eval[bool](p, "setTimeout(() => { "+expr+" }), true")
+}
+
 // Clean fails the test when the page wrote anything to the console, or asked
 // for anything else than what allowed permits (the page itself, data: URLs).
 func (p *Page) Clean(allowed func(url string) bool) {

@@ -6,6 +6,7 @@ package site
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -265,15 +266,9 @@ func TestIndexWorks(t *testing.T) {
 		t.Errorf("the tip says %q", s)
 	}
 	p.Clean(local)
-	browsertest.Eval[bool](p, `(() => { const s = document.querySelector('tr.cell:not([hidden]) svg'), r = s.getBoundingClientRect();
-		s.dispatchEvent(new MouseEvent('click', {bubbles: true, clientX: r.right - 2, clientY: r.top + 3})); return true; })()`)
-	deadline := time.Now().Add(time.Minute)
-	for !strings.Contains(browsertest.Eval[string](p, "document.title"), "run "+d.Groups[0].Columns[364].Run) {
-		if time.Now().After(deadline) {
-			t.Fatalf("a click leads to %q", browsertest.Eval[string](p, "document.title"))
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	p.Leave(`const s = document.querySelector('tr.cell:not([hidden]) svg'), r = s.getBoundingClientRect();
+		s.dispatchEvent(new MouseEvent('click', {bubbles: true, clientX: r.right - 2, clientY: r.top + 3}))`)
+	p.Wait("the run's page", fmt.Sprintf("document.title.includes('run %s')", d.Groups[0].Columns[364].Run))
 }
 
 func itoa(n int) string { return plural(n, "", "")[:len(plural(n, "", ""))-1] }
@@ -308,27 +303,17 @@ func TestServedInBrowser(t *testing.T) {
 		p.Clean(ours)
 	}
 	p := b.Open(t, srv.URL+"/live/"+r.ID, browsertest.Look{})
-	wait := func(what, expr string) {
-		t.Helper()
-		deadline := time.Now().Add(time.Minute)
-		for !browsertest.Eval[bool](p, expr) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: not seen in\n%s", what, browsertest.Eval[string](p, "document.body.innerText"))
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
-	}
 	begun := time.Now().Add(-70 * time.Second)
 	r.Progress(runfolder.Event{At: time.Now(), Kind: runfolder.EventStep, Step: "apply", Status: "ok", Detail: "exactly", Started: begun, Elapsed: 12 * time.Millisecond})
 	r.Progress(runfolder.Event{At: time.Now(), Kind: runfolder.EventStep, Step: "build", Detail: "40%  net/sunrpc/xprtrdma/<svc>.o", Started: begun})
-	wait("a step", "document.getElementById('steps').innerText.includes('40%  net/sunrpc/xprtrdma/<svc>.o') || document.getElementById('steps').innerText.includes('40% net/sunrpc/xprtrdma/<svc>.o')")
+	p.Wait("a step", "document.getElementById('steps').innerText.includes('40%  net/sunrpc/xprtrdma/<svc>.o') || document.getElementById('steps').innerText.includes('40% net/sunrpc/xprtrdma/<svc>.o')")
 	if n := browsertest.Eval[int](p, "document.getElementById('steps').rows.length"); n != 2 {
 		t.Errorf("%d steps", n)
 	}
 	if err := r.SaveCell(&runfolder.Cell{ID: "patched/intel-216/v3", Verdict: checks.Fail, Reason: "contents differ"}); err != nil {
 		t.Fatal(err)
 	}
-	wait("a cell", "document.querySelector('[data-cell=\"patched/intel-216/v3\"]').innerText.includes('FAIL')")
+	p.Wait("a cell", "document.querySelector('[data-cell=\"patched/intel-216/v3\"]').innerText.includes('FAIL')")
 	if v := browsertest.Eval[int](p, "document.getElementById('bar').value"); v != 1 {
 		t.Errorf("the bar is at %d", v)
 	}
@@ -339,9 +324,9 @@ func TestServedInBrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Close()
-	wait("the end", "document.getElementById('state').textContent === 'Ended: FAIL' && !document.getElementById('page').hidden")
+	p.Wait("the end", "document.getElementById('state').textContent === 'Ended: FAIL' && !document.getElementById('page').hidden")
 	p.Shot("live-ended")
 	p.Clean(ours)
-	browsertest.Eval[bool](p, "document.querySelector('#page a').click(), true")
-	wait("the run's page", "document.title.startsWith('FAIL')")
+	p.Leave("document.querySelector('#page a').click()")
+	p.Wait("the run's page", "document.title.startsWith('FAIL')")
 }
