@@ -239,7 +239,7 @@ type IOResult struct {
 }
 
 // Files is a workload of many small files below Dir: file i has a size
-// between MinSize and MaxSize (a function of Seed and i) and generated content.
+// between MinSize and MaxSize (a function of i) and content generated from Seed.
 type Files struct {
 	Dir      string `json:"dir"`
 	Count    int    `json:"count"`

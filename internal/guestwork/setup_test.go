@@ -640,3 +640,21 @@ func TestFio(t *testing.T) {
 		t.Errorf("without fio: %v", err)
 	}
 }
+
+// Cells with other seeds have other contents in files of the same sizes, or
+// their RPCs could not be compared.
+func TestSmallFileSizes(t *testing.T) {
+	a, b := guestproto.Files{MinSize: 1, MaxSize: 8192, Seed: 1}, guestproto.Files{MinSize: 1, MaxSize: 8192, Seed: 2}
+	sizes := map[int64]bool{}
+	for i := range 50 {
+		_, n, s := smallFile(&a, i)
+		_, m, u := smallFile(&b, i)
+		if n != m || s == u || n < 1 || n > 8192 {
+			t.Errorf("file %d: %d and %d bytes, seeds %x and %x", i, n, m, s, u)
+		}
+		sizes[n] = true
+	}
+	if len(sizes) < 40 {
+		t.Errorf("only %d sizes", len(sizes))
+	}
+}

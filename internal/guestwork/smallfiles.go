@@ -27,10 +27,12 @@ const maxSmallFile = 64 << 20
 // maxWrong is how many wrong files are named.
 const maxWrong = 8
 
-// smallFile is file i of a workload: name, size and seed of its content.
+// smallFile is file i of a workload: name, size and seed of its content. The
+// size is the same for every seed, since it decides what the RPCs look like, and
+// cells are compared.
 func smallFile(r *guestproto.Files, i int) (name string, size int64, seed uint64) {
 	seed = mix(r.Seed + uint64(i+1)*gamma)
-	size = r.MinSize + int64(mix(seed)%uint64(r.MaxSize-r.MinSize+1))
+	size = r.MinSize + int64(mix(uint64(i+1)*gamma)%uint64(r.MaxSize-r.MinSize+1))
 	return fmt.Sprintf("f%05d", i), size, seed
 }
 

@@ -26,7 +26,7 @@ import (
 
 // answerVersion is part of every cell's key: raise it when what a cell does or
 // how it is judged changes.
-const answerVersion = 8
+const answerVersion = 9
 
 // cellKey is what a cell's answer depends on.
 func (r *runner) cellKey(k *guestKernel, c testplans.Cell, imageKey string) string {
