@@ -38,23 +38,17 @@ func SymbolsOf(obj string, objects []string) (Symbols, error) {
 }
 
 func (s Symbols) read(obj, name string) error {
-	f, err := elf.Open(filepath.Join(obj, name))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	all, err := f.Symbols()
+	all, err := symbolsIn(filepath.Join(obj, name))
 	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
 		return err
 	}
 	for _, sym := range all {
 		bind := elf.ST_BIND(sym.Info)
 		switch {
-		case sym.Name == "":
-		case sym.Section != elf.SHN_UNDEF && (bind == elf.STB_GLOBAL || bind == elf.STB_WEAK):
-			s.Defines[sym.Name] = name
-		case sym.Section == elf.SHN_UNDEF && bind == elf.STB_GLOBAL:
+		case undefined(sym):
 			s.Needs[sym.Name] = name
+		case sym.Section != elf.SHN_UNDEF && sym.Name != "" && (bind == elf.STB_GLOBAL || bind == elf.STB_WEAK):
+			s.Defines[sym.Name] = name
 		}
 	}
 	return nil

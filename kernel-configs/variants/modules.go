@@ -57,23 +57,32 @@ func Undefined(obj string, targets []string) (map[string][]string, error) {
 }
 
 func undefinedOf(name string) ([]string, error) {
-	f, err := elf.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	all, err := f.Symbols()
+	all, err := symbolsIn(name)
 	if err != nil {
 		return nil, err
 	}
 	var out []string
 	for _, s := range all {
-		if s.Section == elf.SHN_UNDEF && s.Name != "" && elf.ST_BIND(s.Info) == elf.STB_GLOBAL {
+		if undefined(s) {
 			out = append(out, s.Name)
 		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out), nil
+}
+
+func symbolsIn(name string) ([]elf.Symbol, error) {
+	f, err := elf.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Symbols()
+}
+
+// undefined tells a symbol that must come from elsewhere; weak ones need not.
+func undefined(s elf.Symbol) bool {
+	return s.Section == elf.SHN_UNDEF && s.Name != "" && elf.ST_BIND(s.Info) == elf.STB_GLOBAL
 }
 
 // Unexported compares what the modules need before and after a series and
