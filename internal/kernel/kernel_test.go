@@ -330,6 +330,27 @@ func (o rawOverlay) ReadFile(p string) ([]byte, fs.FileMode, error) {
 	return []byte(f.data), f.mode | 0o644, nil
 }
 
+// dead opens the workspace of r as Build leaves it when it dies in the middle of
+// make, with what make had printed until then.
+func (f *fake) dead(t *testing.T, r Request, log string) *Workspace {
+	t.Helper()
+	w, err := OpenWorkspace(t.Context(), f.Cache, f.tree, r.workspaceKey(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Sync(t.Context(), r.Overlay); err != nil {
+		t.Fatal(err)
+	}
+	w.state.Building, w.state.BuildStart, w.state.Log = true, time.Now().UnixNano(), "logs/dead.log"
+	if err := w.save(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(w.Dir, "logs/dead.log"), []byte(log), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
 // TestKilledRunIsRepaired stands in for kill -9 in the middle of make and of
 // Sync: the state says "building", an object is half-written, another has no
 // line in the log, and the sources are between two overlays.
@@ -338,21 +359,7 @@ func TestKilledRunIsRepaired(t *testing.T) {
 	ctx := context.Background()
 	f.build(t, Base, nil)
 	r := f.request(t, Patched, mapOverlay{"net/b.c": warns})
-	w, err := OpenWorkspace(ctx, f.Cache, f.tree, r.workspaceKey(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Sync(ctx, r.Overlay); err != nil {
-		t.Fatal(err)
-	}
-	// As Build leaves it when it dies: the log has a.o only, and what came after.
-	w.state.Building, w.state.BuildStart, w.state.Log = true, time.Now().UnixNano(), "logs/dead.log"
-	if err := w.save(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(w.Dir, "logs/dead.log"), []byte("  CC      net/a.o\n  AR      net/built-in.a\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	w := f.dead(t, r, "  CC      net/a.o\n  AR      net/built-in.a\n")
 	// b.o: written, its command file not yet. c.o: complete, never printed.
 	later := time.Now().Add(2 * time.Second)
 	if err := os.WriteFile(filepath.Join(w.Obj, "net/b.o"), []byte("half"), 0o644); err != nil {
@@ -395,20 +402,7 @@ func TestCutLog(t *testing.T) {
 		"  CC      net/a.o\n  CC      net/b.o\n",
 		"  CC      net/b.o\n  CHECK   net/b.c\n",
 	} {
-		w, err := OpenWorkspace(ctx, f.Cache, f.tree, r.workspaceKey(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Sync(ctx, r.Overlay); err != nil {
-			t.Fatal(err)
-		}
-		w.state.Building, w.state.BuildStart, w.state.Log = true, time.Now().UnixNano(), "logs/dead.log"
-		if err := w.save(); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(w.Dir, "logs/dead.log"), []byte(log), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		w := f.dead(t, r, log)
 		later := time.Now().Add(2 * time.Second)
 		for _, n := range []string{"net/b.o", "net/.b.o.cmd"} {
 			if err := os.Chtimes(filepath.Join(w.Obj, n), later, later); err != nil {
@@ -416,7 +410,8 @@ func TestCutLog(t *testing.T) {
 			}
 		}
 		w.Close()
-		if w, err = OpenWorkspace(ctx, f.Cache, f.tree, r.workspaceKey(), nil); err != nil {
+		w, err := OpenWorkspace(ctx, f.Cache, f.tree, r.workspaceKey(), nil)
+		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(filepath.Join(w.Obj, "net/b.o")); err == nil {
